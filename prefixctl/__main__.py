@@ -1,0 +1,6 @@
+"""``python -m prefixctl`` is the same as ``prefixctl``."""
+
+from prefixctl.cli.main import run
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""Isolation between tenants, tested."""

@@ -1,0 +1,55 @@
+"""What all commands share: results to stdout, talk to stderr, one way to load the config."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from prefixctl.config import Config
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+
+
+def out() -> Console:
+    """The console for results (stdout). Honours NO_COLOR; wide when it is not a terminal."""
+    return _console(stderr=False)
+
+
+def talk() -> Console:
+    """The console for progress and remarks (stderr)."""
+    return _console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def load(context: typer.Context) -> Config:
+    """The configuration named by ``--config``, or the nearest one."""
+    from prefixctl.config import load_config
+
+    return load_config(context.obj)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 200)
+    return console

@@ -1,0 +1,244 @@
+"""prefixctl.yaml as strict, immutable models.
+
+Relative paths are read from the folder that holds the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from prefixctl.core.prompt import GOVERNED_KINDS, SectionKind
+from prefixctl.errors import ConfigError
+from prefixctl.yamlfile import StrictModel, did_you_mean, load_model, read_bytes
+
+CONFIG_NAME = "prefixctl.yaml"
+
+
+def _a_name(value: str) -> str:
+    if not value or not all(c.isalnum() or c in "-_." for c in value) or value.startswith("."):
+        raise ValueError(f"'{value}' is no name: letters, digits, '-', '_' and '.'")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_a_name)]
+
+
+class EvictConfig(StrictModel):
+    """How idle cached blocks are evicted."""
+
+    policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
+        default="lru", description="Which idle block goes first."
+    )
+    max_block_mb: int = Field(
+        default=512, gt=0, description="KV megabytes of one section that are governed at most."
+    )
+
+
+class PrefixCacheConfig(StrictModel):
+    """What is governed and how."""
+
+    enabled: bool = Field(default=True, description="Off serves with prefix caching disabled.")
+    block_by: Literal["token"] = Field(
+        default="token", description="KV blocks are counted on token boundaries."
+    )
+    blocks: tuple[SectionKind, ...] = Field(
+        default=GOVERNED_KINDS, description="Section types that may be part of a governed prefix."
+    )
+    versioned: bool = Field(
+        default=True, description="Whether a changed prompt must be bumped before it is published."
+    )
+    min_tokens: int = Field(
+        default=0, ge=0, description="Shared tokens below which a prompt is not governed."
+    )
+    evict: EvictConfig = Field(default=EvictConfig(), description="Eviction.")
+    fallback: Literal["partial", "refuse"] = Field(
+        default="partial",
+        description="A section above max_block_mb: govern it up to the cap, or refuse it.",
+    )
+
+    @field_validator("blocks")
+    @classmethod
+    def _governable(cls, kinds: tuple[SectionKind, ...]) -> tuple[SectionKind, ...]:
+        for kind in kinds:
+            if kind not in GOVERNED_KINDS:
+                known = ", ".join(k.value for k in GOVERNED_KINDS)
+                raise ValueError(f"{kind.value} is never shared; choose from {known}")
+        return kinds
+
+
+class TargetConfig(StrictModel):
+    """A named deployment: everything that changes KV values."""
+
+    model: str = Field(description="Model name as served, or a local folder.")
+    revision: str | None = Field(default=None, description="Revision of the model.")
+    weights_fingerprint: str | None = Field(
+        default=None, description="Digest that names the weights; from `config.json` if omitted."
+    )
+    tokenizer: str | None = Field(
+        default=None,
+        description="Folder with tokenizer.json, or the file; the model's folder if omitted.",
+    )
+    chat_template: str | None = Field(
+        default=None, description="Chat template file; the tokenizer's own if omitted."
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="Keyword arguments for the chat template."
+    )
+    adapter_digest: str | None = Field(default=None, description="Digest of the LoRA adapter.")
+    kv_dtype: str = Field(default="auto", description="Data type of the KV cache.")
+    block_size: int = Field(default=16, gt=0, description="Tokens in a KV block.")
+    hash_algorithm: Literal["sha256", "sha256_cbor"] = Field(
+        default="sha256_cbor", description="The engine's block hash."
+    )
+    hash_seed: str | None = Field(
+        default=None, description="PYTHONHASHSEED of the server; the engine's default if omitted."
+    )
+    servers: tuple[str, ...] = Field(
+        default=(), description="Base addresses of the replicas, for warm and probe."
+    )
+    parameters: dict[str, str] = Field(
+        default_factory=dict, description="Values of deployment-scoped prompt parameters."
+    )
+
+
+class TenancyConfig(StrictModel):
+    """Where the tenancy secret lies; the secret itself never stands in this file."""
+
+    secret_file: Path | None = Field(
+        default=None, description="File with the tenancy secret (at least 16 bytes)."
+    )
+    secret_env: str = Field(
+        default="PREFIXCTL_SECRET", description="Environment variable with the tenancy secret."
+    )
+    epoch: int = Field(default=0, ge=0, description="Number of the salt rotation period.")
+
+
+class RegistryConfig(StrictModel):
+    """Where published versions live."""
+
+    path: Path = Field(
+        default=Path(".prefixctl/registry.db"), description="SQLite file of the registry."
+    )
+    retention_days: int = Field(
+        default=7, ge=0, description="Days that a retired version stays before `gc` removes it."
+    )
+
+
+class LintConfig(StrictModel):
+    """What lint does by default."""
+
+    exclude: tuple[str, ...] = Field(default=(), description="Glob patterns of paths to skip.")
+    fail_on: Literal["info", "warning", "error", "never"] = Field(
+        default="error", description="Severity from which lint exits 1."
+    )
+    block_size: int | None = Field(
+        default=None, gt=0, description="Block size for prompts without a target; 16 if omitted."
+    )
+
+
+class MetricsConfig(StrictModel):
+    """Names and thresholds of generated alert rules."""
+
+    prefix: Name = Field(default="prefixctl", description="Prefix of our own series.")
+    selector: str = Field(default="", description='Label matchers for every series: job="vllm".')
+    runbook_url: str = Field(
+        default="docs/runbooks/", description="Base address of the runbook pages."
+    )
+
+
+class ServerConfig(StrictModel):
+    """How `serve` starts vLLM."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8000, ge=1, le=65535, description="Port to listen on.")
+    served_model_name: str | None = Field(default=None, description="Name that clients use.")
+    dtype: str = Field(default="auto", description="Data type of weights and activations.")
+    max_model_len: int | None = Field(default=None, gt=0, description="Longest request in tokens.")
+    data_parallel_size: int = Field(default=1, ge=1, description="Data-parallel ranks.")
+    tensor_parallel_size: int = Field(default=1, ge=1, description="Tensor-parallel ranks.")
+    kv_cache_gib: float | None = Field(
+        default=None, gt=0, description="KV cache of a CPU host, in GiB."
+    )
+    kv_events_endpoint: str | None = Field(
+        default=None, description="ZMQ endpoint of KV events, for example tcp://*:5557."
+    )
+    extra_args: tuple[str, ...] = Field(default=(), description="Further vLLM arguments.")
+
+
+class Config(StrictModel):
+    """The whole of prefixctl.yaml. `root` is the folder that holds it."""
+
+    prefix_cache: PrefixCacheConfig = Field(
+        default=PrefixCacheConfig(), description="What is governed and how."
+    )
+    prompts: Path = Field(default=Path("templates"), description="Folder of governed prompts.")
+    lock: Path | None = Field(
+        default=None, description="The lock file; prefixes.lock.yaml beside the prompts if omitted."
+    )
+    registry: RegistryConfig = Field(default=RegistryConfig(), description="Published versions.")
+    targets: dict[Name, TargetConfig] = Field(default_factory=dict, description="Deployments.")
+    tenancy: TenancyConfig = Field(default=TenancyConfig(), description="Namespaces.")
+    server: ServerConfig = Field(default=ServerConfig(), description="How to start vLLM.")
+    lint: LintConfig = Field(default=LintConfig(), description="Lint defaults.")
+    metrics: MetricsConfig = Field(default=MetricsConfig(), description="Generated alert rules.")
+    root: Path = Field(default=Path(), exclude=True, description="Set when the file is loaded.")
+
+    @property
+    def prompts_dir(self) -> Path:
+        """The folder of governed prompts."""
+        return self.root / self.prompts
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock file."""
+        return self.root / (self.lock or self.prompts / "prefixes.lock.yaml")
+
+    @property
+    def registry_path(self) -> Path:
+        """The SQLite file of the registry."""
+        return self.root / self.registry.path
+
+    def target(self, name: str) -> TargetConfig:
+        """The target of that name.
+
+        Raises:
+            ConfigError: If there is none, with the nearest name.
+        """
+        if name not in self.targets:
+            raise ConfigError(
+                f"no target '{name}'",
+                path=str(self.root / CONFIG_NAME),
+                hint=did_you_mean(name, list(self.targets)) or f"add targets.{name}",
+            )
+        return self.targets[name]
+
+
+def load_config(path: Path | None = None, *, start: Path | None = None) -> Config:
+    """Load a given file, or the nearest prefixctl.yaml in ``start`` and the folders above it.
+
+    Without any file the defaults hold, with ``start`` as the root.
+
+    Raises:
+        ConfigError: If a given file is missing, or the file does not fit the models.
+    """
+    start = start or Path()
+    found = path or _find(start)
+    if found is None:
+        return Config(root=start)
+    data = read_bytes(found, ConfigError, hint="give --config FILE, or run where it lies")
+    config, node = load_model(Config, data, str(found), ConfigError)
+    if node is not None and "root" in config.model_fields_set:
+        raise ConfigError("unknown key 'root'", path=str(found))
+    return config.model_copy(update={"root": found.parent})
+
+
+def _find(start: Path) -> Path | None:
+    folder = start.absolute()
+    for candidate in (folder, *folder.parents):
+        if (candidate / CONFIG_NAME).is_file():
+            path = candidate / CONFIG_NAME
+            return Path(CONFIG_NAME) if candidate == Path.cwd() else path
+    return None

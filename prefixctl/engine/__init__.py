@@ -1,0 +1,1 @@
+"""vLLM seen from outside the server."""

@@ -1,0 +1,17 @@
+"""Names for the plain values that travel between modules."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+TokenId = NewType("TokenId", int)
+BlockHash = NewType("BlockHash", bytes)
+"""An engine's hash of one full KV block and all blocks before it."""
+PrefixKey = NewType("PrefixKey", str)
+"""The registry's identity of a prompt's content on one target: ``pk1:`` and 64 hex digits."""
+Digest = NewType("Digest", str)
+"""``sha256:`` and 64 hex digits."""
+PromptName = NewType("PromptName", str)
+TenantRef = NewType("TenantRef", str)
+Salt = NewType("Salt", str)
+"""A cache salt as sent to the engine. Treat as secret."""

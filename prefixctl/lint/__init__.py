@@ -1,0 +1,1 @@
+"""Lint rules, one per file, and the run over files."""

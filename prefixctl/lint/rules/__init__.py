@@ -1,0 +1,1 @@
+"""One lint rule per file; the file's name carries the id."""

@@ -1,0 +1,1 @@
+"""Alert and recording rules for Prometheus."""

@@ -1,0 +1,1 @@
+"""Prompt sources: load, render, tokenise, measure."""

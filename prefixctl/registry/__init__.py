@@ -1,0 +1,1 @@
+"""Versions of governed prompts: bump, publish, roll back."""

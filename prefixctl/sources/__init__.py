@@ -1,0 +1,1 @@
+"""Files that several commands read."""

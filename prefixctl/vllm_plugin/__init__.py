@@ -1,0 +1,1 @@
+"""Everything that runs inside the engine; the only package that imports torch or vllm."""

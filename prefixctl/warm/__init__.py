@@ -1,0 +1,1 @@
+"""Make prefixes resident before users arrive."""

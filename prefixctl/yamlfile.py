@@ -1,0 +1,216 @@
+"""YAML files that people write: loaded with positions, validated with a clear error.
+
+An error names the file, the line and the way out; an unknown key comes with a suggestion.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from prefixctl.errors import InputError
+
+
+class StrictModel(BaseModel):
+    """Base of the models of files that people write: no unknown keys, immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_ALIASES = 1000
+"""More aliases than a person writes: a file made to grow without end."""
+
+
+def parse_yaml(data: bytes, path: str, error: type[InputError] = InputError) -> yaml.Node | None:
+    """The node tree of a YAML document, or None for an empty one.
+
+    Raises:
+        InputError: As ``error``, for broken YAML, with line and column; for a duplicate key; for
+            bytes that are not UTF-8.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data[: exc.start].count(b"\n") + 1
+        raise error("not UTF-8", path=path, line=line, hint="save the file as UTF-8") from exc
+    try:
+        aliases = sum(isinstance(t, yaml.AliasToken) for t in yaml.scan(text, yaml.SafeLoader))
+        if aliases > MAX_ALIASES:
+            raise error(f"more than {MAX_ALIASES} aliases", path=path, line=1)
+        node: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        raise error(
+            f"broken YAML: {exc.problem or exc.context}",
+            path=path,
+            line=mark.line + 1 if mark else None,
+            column=mark.column + 1 if mark else None,
+            hint="quote text that holds ':' , '{' or '#', and indent with spaces",
+        ) from exc
+    except (yaml.YAMLError, RecursionError) as exc:
+        raise error(f"broken YAML: {exc}", path=path, line=1) from exc
+    if node is not None:
+        _refuse_duplicate_keys(node, path, error)
+    return node
+
+
+def load_value(data: bytes, path: str, error: type[InputError] = InputError) -> Any:
+    """The plain value of a YAML document. Errors as in `parse_yaml`."""
+    return _construct(parse_yaml(data, path, error), path, error)
+
+
+def load_model(
+    model: type[M], data: bytes, path: str, error: type[InputError] = InputError
+) -> tuple[M, yaml.Node | None]:
+    """Validate a YAML document against a model.
+
+    Returns:
+        The model and the node tree, from which `line_of` reads positions.
+
+    Raises:
+        InputError: As ``error``, with the line of the first thing that does not fit.
+    """
+    node = parse_yaml(data, path, error)
+    value = _construct(node, path, error)
+    try:
+        return model.model_validate({} if value is None else value), node
+    except ValidationError as exc:
+        raise _explain(exc, model, node, path, error) from exc
+
+
+def line_of(node: yaml.Node | None, where: Sequence[int | str]) -> int | None:
+    """The 1-based line of the value (or of the key, for an unknown one) at a path of keys."""
+    line = None
+    for step in where:
+        if node is None:
+            break
+        line, node = _child(node, step, line)
+    if line is None and node is not None:
+        line = node.start_mark.line + 1
+    return line
+
+
+def read_bytes(path: Path, error: type[InputError] = InputError, *, hint: str = "") -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        InputError: As ``error``, if it is missing, a folder, or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as exc:
+        raise error("no such file", path=str(path), hint=hint or None) from exc
+    except OSError as exc:
+        raise error(f"cannot be read: {exc.strerror}", path=str(path), hint=hint or None) from exc
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str | None:
+    """A sentence that names the nearest known words, or lists them all if none is near."""
+    near = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"known: {', '.join(sorted(known))}" if known else None
+
+
+def _construct(node: yaml.Node | None, path: str, error: type[InputError]) -> Any:
+    if node is None:
+        return None
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        raise error(
+            f"broken YAML: {exc.problem}", path=path, line=mark.line + 1 if mark else None
+        ) from exc
+    except (ValueError, RecursionError) as exc:
+        raise error(f"broken YAML: {exc}", path=path, line=1) from exc
+    finally:
+        loader.dispose()
+
+
+def _refuse_duplicate_keys(node: yaml.Node, path: str, error: type[InputError]) -> None:
+    stack, seen = [node], set()
+    while stack:
+        current = stack.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, yaml.SequenceNode):
+            stack.extend(current.value)
+        if isinstance(current, yaml.MappingNode):
+            keys: dict[str, int] = {}
+            for key, value in current.value:
+                line = key.start_mark.line + 1
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in keys:
+                        raise error(
+                            f"the key '{key.value}' stands twice (first on line {keys[key.value]})",
+                            path=path,
+                            line=line,
+                            hint="keep one of them",
+                        )
+                    keys[key.value] = line
+                stack.append(value)
+
+
+def _child(
+    node: yaml.Node, step: int | str, line: int | None
+) -> tuple[int | None, yaml.Node | None]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == str(step):
+                return key.start_mark.line + 1, value
+        return line or node.start_mark.line + 1, None
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        child: yaml.Node = node.value[step]
+        return child.start_mark.line + 1, child
+    return line, None
+
+
+def _explain(
+    exc: ValidationError,
+    model: type[BaseModel],
+    node: yaml.Node | None,
+    path: str,
+    error: type[InputError],
+) -> InputError:
+    first = exc.errors()[0]
+    where = first["loc"]
+    name = ".".join(str(step) for step in where) or "the document"
+    line = line_of(node, where)
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(str(where[-1]), _known_keys(model, where[:-1]))
+        return error(f"unknown key '{name}'", path=path, line=line, hint=hint)
+    if first["type"] == "missing":
+        return error(f"'{name}' is missing", path=path, line=line, hint="add it")
+    message = first["msg"].removeprefix("Value error, ")
+    return error(f"'{name}': {message[0].lower()}{message[1:]}", path=path, line=line)
+
+
+def _known_keys(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
+    current: Any = model
+    for step in where:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            info = current.model_fields.get(str(step))
+            current = _inner_model(info.annotation) if info else None
+    if isinstance(current, type) and issubclass(current, BaseModel):
+        return [info.alias or key for key, info in current.model_fields.items()]
+    return []
+
+
+def _inner_model(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _inner_model(argument)
+        if found is not None:
+            return found
+    return None
