@@ -1,0 +1,1 @@
+"""The library: one typed function per command; the command line is a face on it."""

@@ -1,0 +1,251 @@
+"""Governed prompts from a folder, or from the bytes that a version stored."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from jinja2 import Environment, TemplateSyntaxError, meta, nodes
+from pydantic import Field, field_validator
+
+from prefixctl.core.prompt import (
+    DEFAULT_ROLES,
+    Parameter,
+    Prompt,
+    Section,
+    SectionKind,
+    Volatility,
+)
+from prefixctl.errors import NothingToDoError, PromptError
+from prefixctl.ids import PromptName
+from prefixctl.yamlfile import StrictModel, did_you_mean, line_of, load_model, read_bytes
+
+PROMPT_FILE = "prompt.yaml"
+TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
+MAX_FILE_BYTES = 32 * 1024 * 1024
+"""A prompt file above this is a mistake: no model takes that many tokens."""
+
+
+class ParameterModel(StrictModel):
+    """One entry of ``parameters``."""
+
+    scope: Volatility = Field(description="How often the value changes.")
+    value: str | None = Field(default=None, description="The value of a constant or version.")
+    examples: tuple[str, ...] = Field(default=(), description="Values to render with.")
+    description: str = Field(default="", description="What it is, for people.")
+
+    @field_validator("scope", mode="before")
+    @classmethod
+    def _by_label(cls, value: object) -> object:
+        labels = [v.label for v in Volatility]
+        if value not in labels:
+            raise ValueError(f"'{value}' is no scope; choose from {', '.join(labels)}")
+        return Volatility[str(value).upper()]
+
+
+class SectionModel(StrictModel):
+    """One entry of ``sections``."""
+
+    kind: SectionKind = Field(description="The type of the section.")
+    file: str = Field(description="Source, relative to the prompt folder.")
+    role: str | None = Field(default=None, description="Chat role, if not the kind's own.")
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, value: str) -> str:
+        if not is_inside(value):
+            raise ValueError(f"'{value}' leaves the prompt folder")
+        return posixpath.normpath(value)
+
+
+class PromptModel(StrictModel):
+    """The whole of prompt.yaml."""
+
+    name: str | None = Field(default=None, description="The folder's name if omitted.")
+    description: str = Field(default="", description="What it is for.")
+    owner: str = Field(default="", description="Who answers for it.")
+    sections: tuple[SectionModel, ...] = Field(min_length=1, description="In prompt order.")
+    parameters: dict[str, ParameterModel] = Field(default_factory=dict, description="By name.")
+
+
+def is_template(file: str) -> bool:
+    """Whether a section's source is a Jinja2 template; anything else is literal."""
+    return file.endswith(TEMPLATE_SUFFIXES)
+
+
+def is_inside(file: str) -> bool:
+    """Whether a path stays in the prompt folder when it is resolved."""
+    path = posixpath.normpath(file.replace("\\", "/"))
+    return bool(file) and not path.startswith(("/", "../")) and path != ".." and ":" not in path
+
+
+def find_prompts(folder: Path) -> list[Path]:
+    """All governed prompt folders below a folder (or itself), sorted.
+
+    Raises:
+        NothingToDoError: If the folder is missing or holds none.
+    """
+    if not folder.is_dir():
+        raise NothingToDoError(
+            "no such folder", path=str(folder), hint="set `prompts:` in prefixctl.yaml"
+        )
+    found = sorted(p.parent for p in folder.rglob(PROMPT_FILE))
+    if not found:
+        raise NothingToDoError(
+            "holds no governed prompt", path=str(folder), hint=f"a prompt folder has {PROMPT_FILE}"
+        )
+    return found
+
+
+def load_prompt(folder: Path) -> Prompt:
+    """Read a governed prompt with all files that its sections use or include.
+
+    Raises:
+        PromptError: If a file is missing or wrong, with its line.
+    """
+    root = folder.resolve()
+
+    def read(file: str, line: int | None) -> bytes:
+        path = folder / file
+        if not path.resolve().is_relative_to(root):
+            raise PromptError(f"'{file}' leads out of the prompt folder", path=str(path), line=line)
+        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
+            raise PromptError(f"larger than {MAX_FILE_BYTES:,} bytes", path=str(path))
+        where = f"{folder / PROMPT_FILE}:{line}" if line else ""
+        return read_bytes(path, PromptError, hint=f"named by {where}" if where else "")
+
+    top = read(PROMPT_FILE, None)
+    model, node = load_model(PromptModel, top, str(folder / PROMPT_FILE), PromptError)
+    files = {PROMPT_FILE: top}
+    pending = [(s.file, line_of(node, ("sections", i))) for i, s in enumerate(model.sections)]
+    while pending:
+        file, line = pending.pop()
+        if file not in files:
+            files[file] = read(file, line)
+            if is_template(file):
+                pending += [(f, None) for f in _included(files[file], str(folder / file))]
+    return parse_prompt(files, name=PromptName(folder.resolve().name), origin=str(folder))
+
+
+def parse_prompt(files: Mapping[str, bytes], *, name: PromptName, origin: str) -> Prompt:
+    """Build a prompt from the bytes of its files.
+
+    Args:
+        files: Relative path to bytes, with prompt.yaml.
+        name: The name, unless prompt.yaml gives another.
+        origin: Where the bytes came from, for messages.
+
+    Raises:
+        PromptError: If prompt.yaml does not fit, a section's file is missing, a template cannot
+            be parsed, or a parameter is undefined.
+    """
+    path = f"{origin}/{PROMPT_FILE}"
+    model, node = load_model(PromptModel, files[PROMPT_FILE], path, PromptError)
+    parameters = {
+        key: Parameter(name=key, scope=p.scope, value=p.value, examples=p.examples)
+        for key, p in model.parameters.items()
+    }
+    for key, p in parameters.items():
+        fixed = p.scope <= Volatility.VERSION
+        if fixed and p.value is None:
+            line = line_of(node, ("parameters", key))
+            raise PromptError(f"'{key}' needs a value: its scope is {p.scope.label}", path=path,
+                              line=line)  # fmt: skip
+        if not fixed and p.value is not None:
+            raise PromptError(
+                f"'{key}' has a value although its scope is {p.scope.label}",
+                path=path,
+                line=line_of(node, ("parameters", key)),
+                hint="give `examples:`, or the scope version",
+            )
+    sections = tuple(_section(i, s, node) for i, s in enumerate(model.sections))
+    for section in sections:
+        if section.file not in files:
+            raise PromptError(f"'{section.file}' is missing", path=path, line=section.line)
+        if is_template(section.file):
+            _check_template(files, section.file, parameters, origin)
+        else:
+            decode(files[section.file], f"{origin}/{section.file}")
+    return Prompt(
+        name=PromptName(model.name or name),
+        sections=sections,
+        parameters=parameters,
+        files=dict(files),
+        origin=origin,
+    )
+
+
+def decode(data: bytes, path: str) -> str:
+    """The text of a prompt file: UTF-8, a leading byte order mark left out, line ends kept.
+
+    Raises:
+        PromptError: For other bytes, with the line.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data[: exc.start].count(b"\n") + 1
+        raise PromptError("not UTF-8", path=path, line=line, hint="save it as UTF-8") from exc
+
+
+def _section(index: int, model: SectionModel, node: yaml.Node | None) -> Section:
+    return Section(
+        kind=model.kind,
+        file=model.file,
+        role=model.role or DEFAULT_ROLES.get(model.kind),
+        line=line_of(node, ("sections", index)) or 1,
+    )
+
+
+def parse_template(text: str, path: str) -> nodes.Template:
+    """The syntax tree of a Jinja2 template.
+
+    Raises:
+        PromptError: With the line of the first thing that does not parse.
+    """
+    try:
+        return Environment(autoescape=False).parse(text)  # noqa: S701 - prompts are no HTML
+    except TemplateSyntaxError as exc:
+        raise PromptError(f"broken template: {exc.message}", path=path, line=exc.lineno) from exc
+    except RecursionError as exc:
+        raise PromptError("broken template: nested too deeply", path=path) from exc
+
+
+def _included(data: bytes, path: str) -> list[str]:
+    tree = parse_template(decode(data, path), path)
+    files = []
+    for file in meta.find_referenced_templates(tree):
+        if file is None:
+            raise PromptError("includes a file by a computed name", path=path, hint="name it")
+        if not is_inside(file):
+            raise PromptError(f"includes '{file}', which leaves the prompt folder", path=path)
+        files.append(posixpath.normpath(file))
+    return files
+
+
+def _check_template(
+    files: Mapping[str, bytes], file: str, parameters: Mapping[str, Parameter], origin: str
+) -> None:
+    """Refuse undefined parameters in a template and in all that it includes."""
+    pending, seen = [file], set()
+    while pending:
+        current = pending.pop()
+        path = f"{origin}/{current}"
+        if current in seen:
+            continue
+        seen.add(current)
+        if current not in files:
+            raise PromptError("included, but missing", path=path)
+        tree = parse_template(decode(files[current], path), path)
+        pending += _included(files[current], path)
+        for name in sorted(meta.find_undeclared_variables(tree) - set(parameters)):
+            uses = [n.lineno for n in tree.find_all(nodes.Name) if n.name == name]
+            raise PromptError(
+                f"undefined parameter '{name}'",
+                path=path,
+                line=min(uses, default=None),
+                hint=did_you_mean(name, list(parameters))
+                or f"declare it under `parameters:` in {origin}/{PROMPT_FILE}",
+            )

@@ -1,0 +1,175 @@
+"""Token ids of a chat request, from a local tokenizer.json or from a server's /tokenize."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from prefixctl.core.ports import ChatRequest, Engine
+from prefixctl.core.prompt import canonical_json, digest_of
+from prefixctl.errors import TokenizerError
+from prefixctl.ids import Digest
+from prefixctl.prompts.chat import ChatTemplate
+from prefixctl.yamlfile import read_bytes
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TOKENIZER_FILE = "tokenizer.json"
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+                  "mask_token")  # fmt: skip
+
+
+class RequestTokenizer(Protocol):
+    """Turns a chat request into the token ids that the model sees."""
+
+    def token_ids(self, request: ChatRequest) -> list[int]:
+        """All prompt tokens of the request, with the opening of the assistant's turn."""
+
+
+class ServerTokenizer:
+    """The exact ids of a live server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def token_ids(self, request: ChatRequest) -> list[int]:
+        """Ask ``/tokenize``.
+
+        Raises:
+            UnreachableError: If the server does not answer.
+        """
+        return self._engine.tokenize(request)
+
+
+class LocalTokenizer:
+    """A tokenizer.json and a chat template on disk, applied as vLLM applies them.
+
+    Attributes:
+        digest: Of the tokenizer's definition, special tokens included.
+        chat_template_digest: Of the chat template's bytes, or None without one.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        template: ChatTemplate | None,
+        digest: Digest,
+        chat_template_digest: Digest | None,
+        path: str,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._path = path
+        self.digest = digest
+        self.chat_template_digest = chat_template_digest
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text alone; no special tokens are added."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def render(self, request: ChatRequest) -> str:
+        """The text that the chat template makes of a request.
+
+        Raises:
+            TokenizerError: If there is no chat template, or it refuses the request.
+        """
+        if self._template is None:
+            raise TokenizerError(
+                "no chat template", path=self._path, hint="set `chat_template:` on the target"
+            )
+        return self._template.render(request)
+
+    def token_ids(self, request: ChatRequest) -> list[int]:
+        """All prompt tokens of a request.
+
+        Raises:
+            TokenizerError: As `render`.
+        """
+        return self.encode(self.render(request))
+
+
+def load_tokenizer(
+    path: Path, *, chat_template: Path | None = None, kwargs: Mapping[str, Any] | None = None
+) -> LocalTokenizer:
+    """Read a tokenizer folder (or its tokenizer.json).
+
+    Args:
+        path: Folder with tokenizer.json and, if present, tokenizer_config.json and
+            chat_template.jinja.
+        chat_template: A template file that goes before the folder's own.
+        kwargs: Keyword arguments for the chat template.
+
+    Raises:
+        TokenizerError: If a file is missing or broken.
+    """
+    from tokenizers import Tokenizer  # noqa: PLC0415 - slow to import, not always needed
+
+    file = path if path.suffix == ".json" else path / TOKENIZER_FILE
+    hint = "a target's `tokenizer:` is a folder with tokenizer.json"
+    definition = read_bytes(file, TokenizerError, hint=hint)
+    try:
+        tokenizer = Tokenizer.from_buffer(definition)
+    except Exception as exc:  # the library raises bare Exception
+        raise TokenizerError(f"not a tokenizer: {exc}", path=str(file)) from exc
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    settings = _settings(file.parent / "tokenizer_config.json")
+    source, source_path = _template_source(file.parent, settings, chat_template)
+    special = _special_tokens(settings)
+    template = None
+    if source is not None:
+        text = source.decode("utf-8-sig", errors="replace")
+        template = ChatTemplate(
+            text, special_tokens=special, kwargs=kwargs or {}, path=str(source_path)
+        )
+    return LocalTokenizer(
+        tokenizer,
+        template=template,
+        digest=digest_of(definition + canonical_json(special)),
+        chat_template_digest=None if source is None else digest_of(source),
+        path=str(file.parent),
+    )
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(read_bytes(path, TokenizerError))
+    except ValueError as exc:
+        raise TokenizerError(f"broken JSON: {exc}", path=str(path)) from exc
+    if not isinstance(value, dict):
+        raise TokenizerError("not an object", path=str(path))
+    return value
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    made = {}
+    for name in SPECIAL_TOKENS:
+        value = settings.get(name)
+        if isinstance(value, dict):
+            value = value.get("content")
+        if isinstance(value, str):
+            made[name] = value
+    return made
+
+
+def _template_source(
+    folder: Path, settings: Mapping[str, Any], chosen: Path | None
+) -> tuple[bytes | None, Path]:
+    if chosen is not None:
+        return read_bytes(chosen, TokenizerError, hint="the target's `chat_template:`"), chosen
+    own = folder / "chat_template.jinja"
+    if own.is_file():
+        return read_bytes(own, TokenizerError), own
+    value = settings.get("chat_template")
+    if isinstance(value, list):
+        named = {t.get("name"): t.get("template") for t in value if isinstance(t, dict)}
+        value = named.get("default")
+    path = folder / "tokenizer_config.json"
+    return (value.encode() if isinstance(value, str) else None), path
