@@ -215,6 +215,23 @@ class Config(StrictModel):
             )
         return self.targets[name]
 
+    def only_target(self, name: str | None = None) -> tuple[str, TargetConfig]:
+        """The named target, or the only one that there is, with its name.
+
+        Raises:
+            ConfigError: If there is no such target, or none, or several to choose from.
+        """
+        if name is not None:
+            return name, self.target(name)
+        if len(self.targets) == 1:
+            return next(iter(self.targets.items()))
+        path = str(self.root / CONFIG_NAME)
+        if not self.targets:
+            raise ConfigError("no target", path=path, hint="add one under `targets:`")
+        raise ConfigError(
+            "several targets", path=path, hint=f"choose with --target: {', '.join(self.targets)}"
+        )
+
 
 def load_config(path: Path | None = None, *, start: Path | None = None) -> Config:
     """Load a given file, or the nearest prefixctl.yaml in ``start`` and the folders above it.

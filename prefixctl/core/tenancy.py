@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from prefixctl.ids import Salt
 
+MIN_SECRET_BYTES = 16
+"""A shorter secret can be guessed."""
+
 
 class Secret:
     """Bytes that must not be printed: every way to text is masked."""
@@ -52,16 +55,16 @@ def derive_salt(secret: Secret, namespace: Namespace, *, model: str, epoch: int)
     refuses.
 
     Args:
-        secret: At least 16 bytes; shorter ones can be guessed.
+        secret: At least `MIN_SECRET_BYTES` long.
         namespace: The tenant or share group.
         model: Model and revision as served, so that an upgrade starts a new namespace.
         epoch: Number of the rotation period.
 
     Raises:
-        ValueError: If the secret is shorter than 16 bytes.
+        ValueError: If the secret is too short.
     """
-    if len(secret.reveal()) < 16:  # noqa: PLR2004 - stated in the message
-        raise ValueError("the tenancy secret must have at least 16 bytes")
+    if len(secret.reveal()) < MIN_SECRET_BYTES:
+        raise ValueError(f"the tenancy secret must have at least {MIN_SECRET_BYTES} bytes")
     parts = (namespace.kind.value, namespace.name, model, str(epoch))
     message = b"".join(len(p.encode()).to_bytes(4, "big") + p.encode() for p in parts)
     mac = hmac.new(secret.reveal(), b"prefixctl-salt-1" + message, hashlib.sha256).digest()

@@ -27,11 +27,10 @@ class Target:
     material: TargetMaterial
     tokenizer: LocalTokenizer
 
-    @property
-    def model_version(self) -> str:
-        """Model and revision, as salts and messages name them."""
-        revision = self.material.revision
-        return f"{self.material.model}@{revision}" if revision else self.material.model
+
+def model_version(settings: TargetConfig) -> str:
+    """Model and revision, as salts and messages name them."""
+    return f"{settings.model}@{settings.revision}" if settings.revision else settings.model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The main job end to end on a small model made on the spot."""
