@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -185,7 +185,7 @@ def _explain(
     first = exc.errors()[0]
     where = first["loc"]
     name = ".".join(str(step) for step in where) or "the document"
-    line = line_of(node, where)
+    line = line_of(node, where) or 1
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(where[-1]), _known_keys(model, where[:-1]))
         return error(f"unknown key '{name}'", path=path, line=line, hint=hint)
@@ -198,19 +198,23 @@ def _explain(
 def _known_keys(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:
     current: Any = model
     for step in where:
-        if isinstance(current, type) and issubclass(current, BaseModel):
+        if _is_model(current):
             info = current.model_fields.get(str(step))
-            current = _inner_model(info.annotation) if info else None
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return [info.alias or key for key, info in current.model_fields.items()]
-    return []
+            current = _container_or_model(info.annotation) if info else None
+        else:
+            current = _container_or_model(get_args(current)[-1]) if get_args(current) else None
+    return list(current.model_fields) if _is_model(current) else []
 
 
-def _inner_model(annotation: Any) -> Any:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _container_or_model(annotation: Any) -> Any:
+    """Strip unions from an annotation: a model, or a container with models in it."""
+    if _is_model(annotation) or get_origin(annotation) in {dict, list}:
         return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _inner_model(argument)
-        if found is not None:
-            return found
-    return None
+    if get_origin(annotation) is tuple:
+        return list[get_args(annotation)[0]]  # type: ignore[misc]
+    found = (_container_or_model(part) for part in get_args(annotation))
+    return next((part for part in found if part is not None), None)

@@ -5,6 +5,7 @@ The stream holds token ids and, in clear, the salt of every salted request: trea
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,13 +78,13 @@ class EventStream:
             InputError: If the ``events`` extra is not installed.
         """
         try:
-            import msgspec  # noqa: PLC0415 - optional
-            import zmq  # noqa: PLC0415
+            zmq: Any = importlib.import_module("zmq")
+            msgpack: Any = importlib.import_module("msgspec.msgpack")
         except ImportError as exc:
             raise InputError(
                 "reading KV events needs pyzmq and msgspec", hint="pip install 'prefixctl[events]'"
             ) from exc
-        self._decode = msgspec.msgpack.decode
+        self._decode = msgpack.decode
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.SUB)
         self._socket.connect(endpoint)
