@@ -69,6 +69,6 @@ def write_prompt(folder: Path) -> None:
     (folder / "system.md").write_text(WORDS * 3)
     (folder / "tools.json").write_text(json.dumps(TOOLS))
     (folder / "few_shot.yaml").write_text(
-        "- {role: user, content: Hello}\n- {role: assistant, content: \"How can I help?\"}\n"
+        '- {role: user, content: Hello}\n- {role: assistant, content: "How can I help?"}\n'
     )
     (folder / "user.md.j2").write_text("{{ question }}")

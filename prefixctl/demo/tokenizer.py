@@ -10,7 +10,7 @@ from pathlib import Path
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
-def make_tokenizer(folder: Path, texts: Iterable[str], *, vocab_size: int = 8192) -> None:
+def make_tokenizer(folder: Path, texts: Iterable[str], *, vocab_size: int = 6400) -> None:
     """Train a tokenizer and write tokenizer.json, tokenizer_config.json, chat_template.jinja.
 
     The same texts give the same tokenizer.

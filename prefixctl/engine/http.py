@@ -252,7 +252,7 @@ class HttpEngine:
 
     def _unreachable(self, exc: httpx.HTTPError) -> UnreachableError:
         return UnreachableError(
-            f"{self._url} does not answer: {exc or type(exc).__name__}",
+            f"{self._url} does not answer: {str(exc) or type(exc).__name__}",
             hint="is the server up? start one with `prefixctl serve`",
         )
 
