@@ -145,7 +145,7 @@ class MetricsConfig(StrictModel):
     prefix: Name = Field(default="prefixctl", description="Prefix of our own series.")
     selector: str = Field(default="", description='Label matchers for every series: job="vllm".')
     runbook_url: str = Field(
-        default="docs/runbooks/", description="Base address of the runbook pages."
+        default="docs/alerts.md#", description="Base address of the runbook pages."
     )
 
 

@@ -2,4 +2,6 @@
 
 from types import ModuleType
 
-COMMAND_MODULES: tuple[ModuleType, ...] = ()
+from prefixctl.cli import audit, demo, rules, serve, warm
+
+COMMAND_MODULES: tuple[ModuleType, ...] = (serve, warm, rules, audit, demo)

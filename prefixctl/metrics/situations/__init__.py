@@ -1,0 +1,1 @@
+"""Situations that the rules must tell apart; each becomes a unit test for promtool."""
