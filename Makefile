@@ -28,7 +28,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.generated --check
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/prefixctl lint templates --fail-on warning
 	$(BIN)/prefixctl bump --check
 	$(BIN)/prefixctl rules generate --check
@@ -40,7 +40,7 @@ bench: setup
 	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: setup
-	$(BIN)/python -m tests.generated
+	$(BIN)/python docs/generate.py
 
 fix: setup
 	$(BIN)/ruff check --fix .

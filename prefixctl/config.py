@@ -30,10 +30,12 @@ class EvictConfig(StrictModel):
     """How idle cached blocks are evicted."""
 
     policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
-        default="lru", description="Which idle block goes first."
+        default="lru", description="Which idle block goes first. Not enforced yet: vLLM's own LRU."
     )
     max_block_mb: int = Field(
-        default=512, gt=0, description="KV megabytes of one section that are governed at most."
+        default=512,
+        gt=0,
+        description="KV megabytes of one section that are governed at most. Not enforced yet.",
     )
 
 
@@ -56,7 +58,7 @@ class PrefixCacheConfig(StrictModel):
     evict: EvictConfig = Field(default=EvictConfig(), description="Eviction.")
     fallback: Literal["partial", "refuse"] = Field(
         default="partial",
-        description="A section above max_block_mb: govern it up to the cap, or refuse it.",
+        description="A larger section: govern it up to the cap, or refuse it. Not enforced.",
     )
 
     @field_validator("blocks")
@@ -142,7 +144,6 @@ class LintConfig(StrictModel):
 class MetricsConfig(StrictModel):
     """Names and thresholds of generated alert rules."""
 
-    prefix: Name = Field(default="prefixctl", description="Prefix of our own series.")
     selector: str = Field(default="", description='Label matchers for every series: job="vllm".')
     runbook_url: str = Field(
         default="docs/alerts.md#", description="Base address of the runbook pages."

@@ -49,9 +49,7 @@ def lint_paths(
         unbumped=unbumped,
         aligned=None if loaded is None else lambda prompt: _alignment(config, prompt, loaded),
     )
-    return LintReport(
-        files=lint_files(files, setup), block_size=setup.block_size, target=target
-    )
+    return LintReport(files=lint_files(files, setup), block_size=setup.block_size, target=target)
 
 
 def _alignment(config: Config, prompt: Prompt, target: Target) -> Alignment | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefixctl.config import Config
+from prefixctl.config import Config, EvictConfig
 from prefixctl.engine.launch import ServeCommand, serve_command
 from prefixctl.errors import UsageError
 
@@ -38,3 +38,16 @@ def build_serve_command(
             )
         model = settings.model
     return serve_command(config, model, target=settings, port=port)
+
+
+def unenforced_settings(config: Config) -> list[str]:
+    """Settings that differ from what a stock server does, and that nothing enforces yet."""
+    evict, stock = config.prefix_cache.evict, EvictConfig()
+    named = []
+    if evict.policy != stock.policy:
+        named.append(f"prefix_cache.evict.policy: {evict.policy}")
+    if evict.max_block_mb != stock.max_block_mb:
+        named.append(f"prefix_cache.evict.max_block_mb: {evict.max_block_mb}")
+    if config.prefix_cache.fallback != "partial":
+        named.append(f"prefix_cache.fallback: {config.prefix_cache.fallback}")
+    return named

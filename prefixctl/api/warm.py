@@ -76,7 +76,7 @@ def _item(config: Config, target: Target, published: Published) -> WarmItem:
         raise DriftError(
             f"{prompt.name}@{entry.version} {cause} '{target.name}'",
             path=str(config.lock_path),
-            hint="model, tokenizer, chat template or settings changed: run `prefixctl bump --check`",
+            hint="the model, tokenizer or chat template changed: run `prefixctl bump --check`",
         )
     return WarmItem(prompt=prompt, version=entry.version, measurement=measured)
 

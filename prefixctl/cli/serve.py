@@ -34,10 +34,13 @@ def serve(
 
     The process becomes the server, so signals and exit status are vLLM's own.
     """
-    from prefixctl.api.serve import build_serve_command
+    from prefixctl.api.serve import build_serve_command, unenforced_settings
     from prefixctl.engine.launch import check_startable
 
-    command = build_serve_command(load(context), model, target=target, port=port)
+    config = load(context)
+    command = build_serve_command(config, model, target=target, port=port)
+    for setting in unenforced_settings(config):
+        talk().print(f"[yellow]warning:[/yellow] {setting} is not enforced yet; vLLM does as ever")
     if print_ and output is Format.JSON:
         print_json({"arguments": command.arguments, "environment": dict(command.environment)})
     elif print_:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from prefixctl.registry.store.base import Collected
 
 SCHEMA = 1
-CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-"""Control characters to their pictures: a prompt must not steer the terminal."""
+CONTROLS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+}
+"""Control characters to what can be seen of them: a prompt must not steer the terminal."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _COLOURS = {"live": "green", "previous": "yellow"}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import yaml
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
 from prefixctl.core.prompt import (
     DEFAULT_ROLES,
@@ -31,7 +32,9 @@ MAX_FILE_BYTES = 32 * 1024 * 1024
 class ParameterModel(StrictModel):
     """One entry of ``parameters``."""
 
-    scope: Volatility = Field(description="How often the value changes.")
+    scope: Annotated[
+        Volatility, WithJsonSchema({"enum": [v.label for v in Volatility], "type": "string"})
+    ] = Field(description="How often the value changes.")
     value: str | None = Field(default=None, description="The value of a constant or version.")
     examples: tuple[str, ...] = Field(default=(), description="Values to render with.")
     description: str = Field(default="", description="What it is, for people.")
