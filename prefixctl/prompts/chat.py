@@ -7,7 +7,6 @@ vLLM 0.32 hands them over (``renderers/hf.py``, ``renderers/chat_utils.py``).
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import datetime
 import json
@@ -115,7 +114,7 @@ class ChatTemplate:
             raise TokenizerError(
                 f"the chat template refuses the request: {exc}", path=self._path
             ) from exc
-        except (TypeError, ValueError, KeyError, RecursionError) as exc:
+        except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as exc:
             raise TokenizerError(f"the chat template fails: {exc}", path=self._path) from exc
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,15 +148,20 @@ class ChatTemplate:
 
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call with its arguments as an object; a string that is no JSON stays as it is."""
-    made = copy.deepcopy(dict(call))
-    arguments = made.get("function", {}).get("arguments")
-    if not arguments:
-        made.setdefault("function", {})["arguments"] = {}
-    elif isinstance(arguments, str):
-        with contextlib.suppress(json.JSONDecodeError):
-            made["function"]["arguments"] = json.loads(arguments)
-    return made
+    """A tool call in the server's field order, with its arguments as an object.
+
+    Arguments that are no JSON object become an empty one, as on the server.
+    """
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except json.JSONDecodeError:
+            arguments = None
+    arguments = copy.deepcopy(arguments) if isinstance(arguments, dict) else {}
+    made = {"arguments": arguments, "name": function.get("name")}
+    return {"id": call.get("id"), "function": made, "type": call.get("type", "function")}
 
 
 def server_tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:

@@ -124,7 +124,7 @@ def _text(prompt: Prompt, section: Section, values: Mapping[str, str | None]) ->
     except TemplateError as exc:
         line = getattr(exc, "lineno", None)
         raise PromptError(f"cannot be rendered: {exc}", path=path, line=line) from exc
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as exc:
+    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as exc:
         raise PromptError(f"cannot be rendered: {exc}", path=path) from exc
 
 

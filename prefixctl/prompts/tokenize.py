@@ -57,12 +57,14 @@ class LocalTokenizer:
         tokenizer: Tokenizer,
         *,
         template: ChatTemplate | None,
+        tool_template: ChatTemplate | None = None,
         digest: Digest,
         chat_template_digest: Digest | None,
         path: str,
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
+        self._tool_template = tool_template or template
         self._path = path
         self.digest = digest
         self.chat_template_digest = chat_template_digest
@@ -78,11 +80,12 @@ class LocalTokenizer:
         Raises:
             TokenizerError: If there is no chat template, or it refuses the request.
         """
-        if self._template is None:
+        template = self._template if request.tools is None else self._tool_template
+        if template is None:
             raise TokenizerError(
                 "no chat template", path=self._path, hint="set `chat_template:` on the target"
             )
-        return self._template.render(request)
+        return template.render(request)
 
     def token_ids(self, request: ChatRequest) -> list[int]:
         """All prompt tokens of a request.
@@ -119,19 +122,23 @@ def load_tokenizer(
     tokenizer.no_padding()
     tokenizer.no_truncation()
     settings = _settings(file.parent / "tokenizer_config.json")
-    source, source_path = _template_source(file.parent, settings, chat_template)
+    sources = _template_sources(file.parent, settings, chat_template)
     special = _special_tokens(settings)
-    template = None
-    if source is not None:
-        text = source.decode("utf-8-sig", errors="replace")
-        template = ChatTemplate(
-            text, special_tokens=special, kwargs=kwargs or {}, path=str(source_path)
+    templates = {
+        name: ChatTemplate(
+            source.decode("utf-8-sig", errors="replace"),
+            special_tokens=special,
+            kwargs=kwargs or {},
+            path=str(chat_template or file.parent),
         )
+        for name, source in sources.items()
+    }
     return LocalTokenizer(
         tokenizer,
-        template=template,
+        template=templates.get("default"),
+        tool_template=templates.get("tool_use"),
         digest=digest_of(definition + canonical_json(special)),
-        chat_template_digest=None if source is None else digest_of(source),
+        chat_template_digest=digest_of(b"\0".join(sources.values())) if sources else None,
         path=str(file.parent),
     )
 
@@ -159,17 +166,22 @@ def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     return made
 
 
-def _template_source(
+def _template_sources(
     folder: Path, settings: Mapping[str, Any], chosen: Path | None
-) -> tuple[bytes | None, Path]:
+) -> dict[str, bytes]:
+    """Template bytes by name: ``default``, and ``tool_use`` where a model has its own for tools."""
     if chosen is not None:
-        return read_bytes(chosen, TokenizerError, hint="the target's `chat_template:`"), chosen
+        chosen_bytes = read_bytes(chosen, TokenizerError, hint="the target's `chat_template:`")
+        return {"default": chosen_bytes}
     own = folder / "chat_template.jinja"
     if own.is_file():
-        return read_bytes(own, TokenizerError), own
+        return {"default": read_bytes(own, TokenizerError)}
     value = settings.get("chat_template")
-    if isinstance(value, list):
-        named = {t.get("name"): t.get("template") for t in value if isinstance(t, dict)}
-        value = named.get("default")
-    path = folder / "tokenizer_config.json"
-    return (value.encode() if isinstance(value, str) else None), path
+    if isinstance(value, str):
+        return {"default": value.encode()}
+    named = {
+        t["name"]: t["template"].encode()
+        for t in (value if isinstance(value, list) else ())
+        if isinstance(t, dict) and isinstance(t.get("template"), str)
+    }
+    return {name: named[name] for name in ("default", "tool_use") if name in named}
