@@ -24,6 +24,8 @@ class StrictModel(BaseModel):
 
 M = TypeVar("M", bound=BaseModel)
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 MAX_ALIASES = 1000
 """More aliases than a person writes: a file made to grow without end."""
 
@@ -41,10 +43,10 @@ def parse_yaml(data: bytes, path: str, error: type[InputError] = InputError) -> 
         line = data[: exc.start].count(b"\n") + 1
         raise error("not UTF-8", path=path, line=line, hint="save the file as UTF-8") from exc
     try:
-        aliases = sum(isinstance(t, yaml.AliasToken) for t in yaml.scan(text, yaml.SafeLoader))
+        aliases = sum(isinstance(t, yaml.AliasToken) for t in yaml.scan(text, _Loader))
         if aliases > MAX_ALIASES:
             raise error(f"more than {MAX_ALIASES} aliases", path=path, line=1)
-        node: yaml.Node | None = yaml.compose(text, yaml.SafeLoader)
+        node: yaml.Node | None = yaml.compose(text, _Loader)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         raise error(

@@ -5,13 +5,17 @@ from __future__ import annotations
 import getpass
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prefixctl.cli.output import Format, FormatOption, load, out, print_json, talk
 from prefixctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from prefixctl.config import Config
 
 AuthorOption = Annotated[
     str | None, typer.Option(help="Who does it; git's user if omitted.", show_default=False)
@@ -47,17 +51,12 @@ def bump(
     A prompt changed if its text did, or its key on a target: model, tokenizer, chat template or
     settings. `--check` is for CI: it names what changed and how many tokens become cold.
     """
-    from prefixctl.api.versions import bump_prompts, check_prompts
+    from prefixctl.api.versions import bump_prompts
     from prefixctl.cli import versions_view as view
 
     config = load(context)
     if check:
-        found = check_prompts(config, names or ())
-        if output is Format.JSON:
-            print_json(view.check_value(found))
-        else:
-            view.print_check(found)
-        raise typer.Exit(ExitCode.DRIFT if found.drifts else ExitCode.OK)
+        raise typer.Exit(_check(config, names or (), output))
     result = bump_prompts(
         config,
         names or (),
@@ -204,6 +203,19 @@ def gc(
         f"{len(found.versions)} versions {what}, {found.freed_bytes:,} bytes in {found.blobs} "
         f"files; retention {config.registry.retention_days} days"
     )
+
+
+def _check(config: Config, names: Sequence[str], output: Format) -> ExitCode:
+    """Print what lacks a bump, and tell the exit code."""
+    from prefixctl.api.versions import check_prompts
+    from prefixctl.cli import versions_view as view
+
+    found = check_prompts(config, names)
+    if output is Format.JSON:
+        print_json(view.check_value(found))
+    else:
+        view.print_check(found)
+    return ExitCode.DRIFT if found.drifts else ExitCode.OK
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -196,7 +196,9 @@ def _sections(old: Sequence[SectionRecord], new: Sequence[SectionRecord]) -> lis
     if before != after and Counter(before) == Counter(after):
         return ["the order of the sections"]
     parts: list[str] = []
-    for what, i, i_end, j, j_end in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+    for what, i, i_end, j, j_end in SequenceMatcher(
+        a=before, b=after, autojunk=False
+    ).get_opcodes():
         if what == "equal":
             continue
         pairs = min(i_end - i, j_end - j)

@@ -67,6 +67,14 @@ GOVERNED_KINDS = (
     SectionKind.DOCUMENT,
 )
 
+TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
+
+
+def is_template(file: str) -> bool:
+    """Whether a section's source is a Jinja2 template; anything else is literal."""
+    return file.endswith(TEMPLATE_SUFFIXES)
+
+
 DEFAULT_ROLES: Mapping[SectionKind, str] = {
     SectionKind.SYSTEM_PROMPT: "system",
     SectionKind.DOCUMENT: "system",
@@ -135,10 +143,13 @@ class Prompt:
     def content_digest(self) -> Digest:
         """The digest of all that changes the text: sections, included files, parameters.
 
-        The name, the description and other words of ``prompt.yaml`` are not part of it, so a
-        rename changes nothing.
+        A section's file name counts only in that it makes the source a template or not. The name
+        of the prompt and the words that describe it are no part, so a rename changes nothing.
         """
-        sections = [[s.kind.value, s.role, self.section_digest(s)] for s in self.sections]
+        sections = [
+            [s.kind.value, s.role, is_template(s.file), self.section_digest(s)]
+            for s in self.sections
+        ]
         own = {s.file for s in self.sections} | {"prompt.yaml"}
         included = sorted((f, digest_of(b)) for f, b in self.files.items() if f not in own)
         parameters = sorted((p.name, p.scope.label, p.value) for p in self.parameters.values())

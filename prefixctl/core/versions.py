@@ -1,11 +1,10 @@
-"""Versions of governed prompts: what an entry records, its lineage, serving order, retention."""
+"""Versions of governed prompts: what an entry records, and its lineage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Self
+from datetime import datetime
 
 from prefixctl.core.prompt import Prompt, SectionKind, canonical_json, digest_of
 from prefixctl.ids import Digest, PrefixKey, PromptName
@@ -216,66 +215,6 @@ def lineage_fault(name: PromptName, entries: Sequence[PrefixVersion]) -> Lineage
             return LineageFault(indices=(i,), message=fault[0], hint=fault[1])
         parent = entry.id
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """Which version of a prompt is live, and which ones a rollback goes back to.
-
-    Attributes:
-        stack: The versions that went live, newest last, without those rolled back.
-    """
-
-    stack: tuple[int, ...] = ()
-
-    @property
-    def live(self) -> int | None:
-        """The version that is served."""
-        return self.stack[-1] if self.stack else None
-
-    @property
-    def previous(self) -> int | None:
-        """The version that a rollback makes live."""
-        return self.stack[-2] if len(self.stack) > 1 else None
-
-    def published(self, version: int) -> Self:
-        """After a version was made live; no change if it is."""
-        return self if version == self.live else replace(self, stack=(*self.stack, version))
-
-    def rolled_back(self, to: int | None = None) -> Self:
-        """After a rollback to ``previous``, or to a given version.
-
-        A second rollback goes one version further back, never forward to the one that was just
-        found bad. A version that is not further back is put on top, as `published` does.
-
-        Raises:
-            ValueError: If there is no version to go back to.
-        """
-        if to is None:
-            to = self.previous
-            if to is None:
-                raise ValueError("no earlier version")
-            return replace(self, stack=self.stack[:-1])
-        if to not in self.stack:
-            return self.published(to)
-        depth = len(self.stack) - 1 - self.stack[::-1].index(to)
-        return replace(self, stack=self.stack[: depth + 1])
-
-    def without(self, versions: set[int]) -> Self:
-        """After versions were removed."""
-        kept: list[int] = []
-        for version in self.stack:
-            if version not in versions and kept[-1:] != [version]:
-                kept.append(version)
-        return replace(self, stack=tuple(kept))
-
-
-def is_expired(retired_at: datetime | None, now: datetime, retention: timedelta) -> bool:
-    """Whether a version has been retired (neither live nor previous) for the retention time.
-
-    A clock that stands before the retirement expires nothing.
-    """
-    return retired_at is not None and now - retired_at >= retention
 
 
 def _hex(data: bytes) -> str:

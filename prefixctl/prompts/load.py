@@ -11,6 +11,7 @@ import yaml
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 from pydantic import Field, WithJsonSchema, field_validator
 
+from prefixctl.config import Name
 from prefixctl.core.prompt import (
     DEFAULT_ROLES,
     Parameter,
@@ -18,13 +19,13 @@ from prefixctl.core.prompt import (
     Section,
     SectionKind,
     Volatility,
+    is_template,
 )
 from prefixctl.errors import NothingToDoError, PromptError
 from prefixctl.ids import PromptName
 from prefixctl.yamlfile import StrictModel, did_you_mean, line_of, load_model, read_bytes
 
 PROMPT_FILE = "prompt.yaml"
-TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 MAX_FILE_BYTES = 32 * 1024 * 1024
 """A prompt file above this is a mistake: no model takes that many tokens."""
 
@@ -66,16 +67,11 @@ class SectionModel(StrictModel):
 class PromptModel(StrictModel):
     """The whole of prompt.yaml."""
 
-    name: str | None = Field(default=None, description="The folder's name if omitted.")
+    name: Name | None = Field(default=None, description="The folder's name if omitted.")
     description: str = Field(default="", description="What it is for.")
     owner: str = Field(default="", description="Who answers for it.")
     sections: tuple[SectionModel, ...] = Field(min_length=1, description="In prompt order.")
     parameters: dict[str, ParameterModel] = Field(default_factory=dict, description="By name.")
-
-
-def is_template(file: str) -> bool:
-    """Whether a section's source is a Jinja2 template; anything else is literal."""
-    return file.endswith(TEMPLATE_SUFFIXES)
 
 
 def is_inside(file: str) -> bool:

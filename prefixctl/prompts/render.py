@@ -14,9 +14,9 @@ from jinja2 import DictLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.prompt import Prompt, Section, SectionKind, Volatility
+from prefixctl.core.prompt import Prompt, Section, SectionKind, Volatility, is_template
 from prefixctl.errors import PromptError
-from prefixctl.prompts.load import decode, is_template
+from prefixctl.prompts.load import decode
 from prefixctl.yamlfile import load_value
 
 JOINT = "\n\n"

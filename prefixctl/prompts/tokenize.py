@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,6 +74,11 @@ class LocalTokenizer:
         """The token ids of a text alone; no special tokens are added."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def token_ends(self, text: str) -> list[int]:
+        """For each token of a text alone, the character behind its last one, never falling."""
+        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return list(accumulate((end for _, end in offsets), max))
 
     def render(self, request: ChatRequest) -> str:
         """The text that the chat template makes of a request.

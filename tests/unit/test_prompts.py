@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import PROMPT_YAML, WORDS, write_prompt
+from sample import PROMPT_YAML, WORDS, write_prompt
 
 from prefixctl.config import load_config
 from prefixctl.core.prompt import SectionKind

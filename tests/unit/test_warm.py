@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import PROMPT_YAML
+from sample import PROMPT_YAML
 
 from prefixctl.config import Config, load_config
 from prefixctl.core.usage import CacheState, CacheUse
