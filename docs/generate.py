@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from prefixctl.cli.main import app
 from prefixctl.config import Config
+from prefixctl.lint.pages import page_files
 from prefixctl.prompts.load import PromptModel
 
 HERE = Path(__file__).parent
@@ -41,6 +42,8 @@ def pages() -> Iterator[tuple[Path, str]]:
     """Every generated page with its text."""
     yield HERE / "cli.md", cli_page()
     yield HERE / "config.md", config_page()
+    for name, text in page_files().items():
+        yield HERE / "rules" / name, text
 
 
 def cli_page() -> str:

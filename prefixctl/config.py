@@ -167,6 +167,9 @@ class ServerConfig(StrictModel):
         default=None, description="ZMQ endpoint of KV events, for example tcp://*:5557."
     )
     extra_args: tuple[str, ...] = Field(default=(), description="Further vLLM arguments.")
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables for the server; no secrets."
+    )
 
 
 class Config(StrictModel):

@@ -51,8 +51,8 @@ def _print(report: DemoReport) -> None:
     from rich.table import Table
 
     out().print(
-        f"\nlint caught {report.lint.path}:{report.lint.line}: {report.lint.message} "
-        f"({report.lint.tokens_lost:,} tokens lost)\n"
+        f"\nlint: {report.lint.path}:{report.lint.line} "
+        f"[bold red]{report.lint.verdict}[/bold red]: {report.lint.message}\n"
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("prompt")
@@ -92,7 +92,7 @@ def _as_json(report: DemoReport) -> dict[str, Any]:
             "path": report.lint.path,
             "line": report.lint.line,
             "message": report.lint.message,
-            "tokens_lost": report.lint.tokens_lost,
+            "verdict": report.lint.verdict,
         },
         "prompts": [
             {

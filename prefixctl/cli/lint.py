@@ -35,7 +35,7 @@ def lint(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Count tokens and blocks of this target; an estimate if omitted."),
+        typer.Option(help="Count tokens and blocks of this target; the only one if omitted."),
     ] = None,
     fail_on: Annotated[
         FailOn | None,

@@ -84,7 +84,7 @@ def serve_command(
         environment["PYTHONHASHSEED"] = target.hash_seed
     return ServeCommand(
         arguments=(*arguments, *server.extra_args),
-        environment=environment,
+        environment={**environment, **server.environment},
         host=server.host,
         port=port,
     )

@@ -1,1 +1,1 @@
-"""Lint rules, one per file, and the run over files."""
+"""Lint: find what ends the shared prefix of a prompt, by reading alone; nothing is rendered."""

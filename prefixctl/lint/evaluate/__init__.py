@@ -1,0 +1,1 @@
+"""An abstract reading of templates: what is printed, in which order, and how often it changes."""

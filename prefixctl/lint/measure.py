@@ -1,0 +1,248 @@
+"""How much shareable text stands ahead of and behind every hole of a prompt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from prefixctl.lint.evaluate.value import (
+    CauseKind,
+    Choice,
+    Hole,
+    Loop,
+    Part,
+    Text,
+    Value,
+)
+from prefixctl.lint.tokens import TokenCounter
+
+_LABEL_LINE = re.compile(r"</?\w[^<>]*>|#+ .*|.*[:：]|[-=*_`~#\[\]{}()\"'.,;|]*")
+"""A line that announces or closes a value (a tag, a heading, a fence, a line that ends with a
+colon): it goes where the value goes, so it is nothing that a block could share."""
+_TOOLS = re.compile(r"\w*(?:tools?|functions?)(?:$|\.)")
+_REASONING = re.compile(r"reasoning|thinking")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """A hole and what stands behind it.
+
+    Attributes:
+        hole: The hole.
+        guarded: Whether it is printed under a condition only.
+        condition: Whether its value is not printed but decides what is.
+        tokens_behind: Static tokens behind it.
+        shareable_tokens: Those without labels of other values.
+        before_conversation: Whether the turns of a conversation stand behind it.
+        moved_by: What decides that it stands elsewhere once a turn is added, if it does.
+    """
+
+    hole: Hole
+    guarded: bool
+    condition: bool
+    tokens_behind: int
+    shareable_tokens: int
+    before_conversation: bool
+    moved_by: Hole | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    tokens: int = 0
+    shareable: int = 0
+    conversation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a walk is: under a condition, among the turns, behind a condition on the end."""
+
+    guarded: bool = False
+    turns: bool = False
+    moved_by: Hole | None = None
+
+
+@dataclass(slots=True)
+class Measure:
+    """The measures of one prompt.
+
+    Attributes:
+        counter: Counts tokens.
+        exposures: Every hole that is printed or decides, in the order of printing.
+        total_tokens: All static tokens, of the longest choice.
+        prefix_tokens: Static tokens ahead of the first value that changes.
+    """
+
+    counter: TokenCounter
+    exposures: list[Exposure] = field(default_factory=list)
+    total_tokens: int = 0
+    prefix_tokens: int = 0
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def read(self, value: Value) -> None:
+        """Measure a prompt.
+
+        Raises:
+            RecursionError: If it is nested too deeply.
+        """
+        behind = self._walk(value.parts, _Behind(), _Place())
+        self.exposures.reverse()
+        self.total_tokens = behind.tokens
+        self.prefix_tokens, _ = self._prefix(value.parts)
+
+    def _count(self, text: str) -> int:
+        if text not in self._counts:
+            self._counts[text] = self.counter.count(text)
+        return self._counts[text]
+
+    def _walk(self, parts: tuple[Part, ...], behind: _Behind, place: _Place) -> _Behind:
+        """Go through parts from the last to the first."""
+        for index in range(len(parts) - 1, -1, -1):
+            part = parts[index]
+            if isinstance(part, Text):
+                behind = self._text(parts, index, behind, place)
+            elif isinstance(part, Hole):
+                self._expose(part, behind, place)
+            elif isinstance(part, Choice):
+                behind = self._choice(part, behind, place)
+            else:
+                behind = self._loop(part, behind, place)
+        return behind
+
+    def _text(self, parts: tuple[Part, ...], index: int, behind: _Behind, place: _Place) -> _Behind:
+        part = parts[index]
+        if not isinstance(part, Text) or place.turns:
+            return behind
+        tokens = self._count(part.text)
+        open_before = index > 0 and not isinstance(parts[index - 1], Text)
+        open_behind = index + 1 == len(parts) or not isinstance(parts[index + 1], Text)
+        kept = without_labels(part.text, start=open_before, end=open_behind)
+        shareable = tokens if kept == part.text else self._count(kept)
+        return _Behind(behind.tokens + tokens, behind.shareable + shareable, behind.conversation)
+
+    def _choice(self, part: Choice, behind: _Behind, place: _Place) -> _Behind:
+        guarded = place.guarded or not _always_changes(part)
+        position = next((h for h in part.condition if h.cause.kind is CauseKind.POSITION), None)
+        moved_by = place.moved_by or (position if place.turns else None)
+        ends = [
+            self._walk(
+                part.options[index].parts,
+                behind,
+                _Place(
+                    guarded, place.turns, moved_by if index >= part.moved_from else place.moved_by
+                ),
+            )
+            for index in reversed(range(len(part.options)))
+        ]
+        most = _Behind(
+            max(e.tokens for e in ends),
+            max(e.shareable for e in ends),
+            any(e.conversation for e in ends),
+        )
+        printed = {_root(h) for o in part.options for h in o.holes}
+        for hole in part.condition:
+            if hole.cause.volatility is not None and _root(hole) not in printed:
+                self._expose(hole, most, place, condition=True)
+        return most
+
+    def _loop(self, part: Loop, behind: _Behind, place: _Place) -> _Behind:
+        if part.conversation:
+            turns = _Behind(0, 0, conversation=True)
+            self._walk(part.body.parts, turns, _Place(place.guarded, turns=True))
+            return turns
+        inner = self._walk(part.body.parts, behind, place)
+        return behind if part.dynamic else inner
+
+    def _expose(
+        self, hole: Hole, behind: _Behind, place: _Place, *, condition: bool = False
+    ) -> None:
+        self.exposures.append(
+            Exposure(
+                hole=hole,
+                guarded=place.guarded,
+                condition=condition,
+                tokens_behind=behind.tokens,
+                shareable_tokens=behind.shareable,
+                before_conversation=behind.conversation,
+                moved_by=place.moved_by if not condition and _stands_still(hole) else None,
+            )
+        )
+
+    def _prefix(self, parts: tuple[Part, ...]) -> tuple[int, bool]:
+        """Static tokens up to the first value that changes, and whether there is one."""
+        tokens = 0
+        for part in parts:
+            if isinstance(part, Text):
+                tokens += self._count(part.text)
+            elif isinstance(part, Hole):
+                if _changes(part):
+                    return tokens, True
+            elif isinstance(part, Loop):
+                inner, ended = self._prefix(part.body.parts)
+                if part.conversation or part.dynamic:
+                    return tokens + (0 if part.dynamic else inner), True
+                tokens += inner
+                if ended:
+                    return tokens, True
+            else:
+                inner, ended = self._prefix_of_choice(part)
+                tokens += inner
+                if ended:
+                    return tokens, True
+        return tokens, False
+
+    def _prefix_of_choice(self, part: Choice) -> tuple[int, bool]:
+        if any(_changes(h) for h in part.condition):
+            return 0, True
+        found = [self._prefix(o.parts) for o in part.options]
+        ending = [tokens for tokens, ended in found if ended]
+        if ending:
+            return min(ending), True
+        return max(tokens for tokens, _ in found), False
+
+
+def without_labels(text: str, *, start: bool, end: bool) -> str:
+    """A text without the lines at its ends that only name, open or close a value."""
+    if not (start or end):
+        return text
+    lines = text.split("\n")
+    low, high = 0, len(lines)
+    if end:
+        while high > low and _LABEL_LINE.fullmatch(lines[high - 1].strip()):
+            high -= 1
+    if start:
+        while low < high and _LABEL_LINE.fullmatch(lines[low].strip()):
+            low += 1
+    return "\n".join(lines[low:high])
+
+
+def _changes(hole: Hole) -> bool:
+    volatility = hole.cause.volatility
+    if volatility is None:
+        return hole.cause.kind in {CauseKind.CONVERSATION, CauseKind.POSITION}
+    return volatility.is_dynamic
+
+
+def _always_changes(part: Part) -> bool:
+    """Whether a value that changes is printed whichever way the conditions go."""
+    if isinstance(part, Hole):
+        return part.cause.volatility is not None and part.cause.volatility.is_dynamic
+    if isinstance(part, Choice):
+        return len(part.options) > 1 and all(
+            any(_always_changes(p) for p in o.parts) for o in part.options
+        )
+    return isinstance(part, Loop) and any(_always_changes(p) for p in part.body.parts)
+
+
+def _root(hole: Hole) -> str:
+    return hole.cause.variable.split(".", 1)[0]
+
+
+def _stands_still(hole: Hole) -> bool:
+    """Whether a value belongs to one place of a conversation: system text, tools, reasoning."""
+    variable = hole.cause.variable
+    if hole.cause.kind is CauseKind.SYSTEM:
+        return variable.startswith("messages[0]")
+    if hole.cause.kind is CauseKind.CONVERSATION:
+        return bool(_REASONING.search(variable))
+    return bool(_TOOLS.match(variable))

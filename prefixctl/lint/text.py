@@ -1,0 +1,67 @@
+"""The report as text: place, finding, source line with a caret, advice, a last line of figures."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from prefixctl.core.findings import Finding, Verdict
+from prefixctl.lint.report import FileReport, LintReport, summary
+
+MAX_LINE_CHARS = 120
+
+
+def to_text(report: LintReport) -> str:
+    """The report as lines of text without a final line end."""
+    lines = [line for file in report.files for line in _file(file)]
+    return "\n".join([*lines, _summary(report)])
+
+
+def _file(report: FileReport) -> Iterator[str]:
+    for finding in report.findings:
+        place = finding.location
+        yield (
+            f"{place.path}:{place.line}:{place.column}: {finding.severity.label} {finding.rule} "
+            f"{finding.message}"
+        )
+        source = report.lines.get(place, "")
+        if source.strip():
+            yield from _excerpt(finding, source)
+        if finding.advice:
+            yield f"  advice: {finding.advice}"
+        yield ""
+
+
+def _excerpt(finding: Finding, source: str) -> Iterator[str]:
+    """The source line, cut around the column, and a caret below it."""
+    column = finding.location.column - 1
+    start = max(0, column - MAX_LINE_CHARS // 2) if len(source) > MAX_LINE_CHARS else 0
+    shown = _printable(source[start : start + MAX_LINE_CHARS])
+    number = str(finding.location.line)
+    yield f"  {number} | {shown}"
+    yield f"  {' ' * len(number)} | {' ' * _width(shown[: column - start])}^"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: wide characters take two."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _summary(report: LintReport) -> str:
+    figures = summary(report)
+    verdicts = ", ".join(
+        f"{figures['verdicts'][v.value]} {v.value}" for v in Verdict if figures["verdicts"][v.value]
+    )
+    severities = ", ".join(f"{n} {s}" for s, n in figures["findings"].items() if n)
+    count = sum(figures["findings"].values())
+    about = "" if figures["tokens_exact"] else "about "
+    files = f"{figures['files']} file{'s' * (figures['files'] != 1)}: {verdicts}"
+    findings = f"{count} finding{'s' * (count != 1)}" + (f" ({severities})" if count else "")
+    lost = (
+        f"; {about}{figures['tokens_lost']:,} tokens behind them" if figures["tokens_lost"] else ""
+    )
+    return f"{files}; {findings}{lost}; block size {report.block_size}"

@@ -1,0 +1,58 @@
+"""What the lint tests share: static text of a known length, and one call to lint a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prefixctl.api.lint import lint_paths
+from prefixctl.config import Config
+from prefixctl.lint.report import FileReport
+
+WORDS = [
+    "answer",
+    "questions",
+    "about",
+    "orders",
+    "parcels",
+    "returns",
+    "refunds",
+    "warranties",
+    "deliveries",
+    "invoices",
+    "tents",
+    "boots",
+    "stoves",
+    "maps",
+    "lamps",
+    "ropes",
+    "jackets",
+    "in",
+    "short",
+    "plain",
+    "sentences",
+    "and",
+    "never",
+    "invent",
+    "a",
+    "number",
+]
+
+
+def static(words: int) -> str:
+    """Static text of that many words, ten on a line."""
+    chosen = [WORDS[i % len(WORDS)] for i in range(words)]
+    return "\n".join(" ".join(chosen[i : i + 10]) for i in range(0, words, 10)) + "\n"
+
+
+def lint_text(folder: Path, text: str | bytes, name: str = "prompt.jinja") -> FileReport:
+    """Lint one file with that content."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return lint_paths(Config(root=folder), [path]).files[0]
+
+
+CHAT_LOOP = (
+    "{%- for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] }}"
+    "{%- endfor %}{%- if add_generation_prompt %}{{ '<|assistant|>' }}{%- endif %}"
+)

@@ -1,0 +1,333 @@
+"""The command line as a process: start-up, exit codes, clear errors, no secrets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from sample import PROMPT_YAML
+
+import prefixctl.cli.main
+from prefixctl.config import load_config
+from prefixctl.prompts.render import probe_values, render
+from prefixctl.prompts.target import load_target
+
+SECRET = "planted-secret-0123456789"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command ended with."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run the command line in the project, in this process, as its entry point does."""
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run_command(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["prefixctl", *words])
+        with pytest.raises(SystemExit) as ended:
+            prefixctl.cli.main.run()
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return run_command
+
+
+def test_starting_imports_neither_torch_nor_vllm_nor_what_only_one_command_needs() -> None:
+    code = (
+        "import sys, prefixctl.cli.main\n"
+        "heavy = {'torch', 'vllm', 'transformers', 'tokenizers', 'httpx', 'jinja2', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_command_of_the_main_job_imports_the_engine(project: Path) -> None:
+    code = (
+        "import sys\n"
+        "from prefixctl.api import audit, lint, rules, serve, versions, warm\n"
+        "import prefixctl.demo.run\n"
+        "print(sorted({'torch', 'vllm', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version_and_help(run) -> None:
+    assert run("--version").stdout == "prefixctl 0.1.0\n"
+    listed = run("--help").stdout
+    for command in ("lint", "bump", "warm", "rules", "audit", "serve", "demo"):
+        assert command in listed
+
+
+def test_a_near_miss_of_a_command_gets_a_suggestion(run) -> None:
+    done = run("lnit")
+    assert done.returncode == 2
+    assert "lint" in done.stderr
+    assert not done.stdout
+
+
+def break_file(project: Path, file: str, text: str) -> None:
+    (project / file).write_text(text)
+
+
+PROMPT = "templates/support"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "command", "code", "words"),
+    [
+        ("prefixctl.yaml", "targets:\n  a: [\n", ["bump"], 3, "prefixctl.yaml:3"),
+        ("prefixctl.yaml", "a: 1\ntargts: {}\n", ["bump"], 3, "prefixctl.yaml:1"),
+        ("prefixctl.yaml", "targts: {}\n", ["bump"], 3, "did you mean targets?"),
+        (
+            f"{PROMPT}/user.md.j2",
+            "x\n{{ quesion }}",
+            ["bump"],
+            3,
+            "user.md.j2:2: undefined parameter",
+        ),
+        (f"{PROMPT}/user.md.j2", "{{ quesion }}", ["bump"], 3, "did you mean question?"),
+        (f"{PROMPT}/prompt.yaml", PROMPT_YAML.replace("system.md", "no.md"), ["bump"], 3, "no.md"),
+        (f"{PROMPT}/tools.json", "[{]", ["bump"], 3, "tools.json:1:3: broken JSON"),
+        (
+            "prefixctl.yaml",
+            "targets: {t: {model: m, tokenizer: nowhere}}\n",
+            ["bump"],
+            3,
+            "nowhere/tokenizer.json: no such file",
+        ),
+        ("prefixctl.yaml", "", ["warm"], 3, "no target"),
+        ("x", "", ["warm"], 2, "no server to warm"),
+        ("x", "", ["warm", "--server", "http://127.0.0.1:1"], 3, "registry"),
+        ("x", "", ["bump", "suport"], 2, "did you mean support?"),
+        ("x", "", ["bump", "--check"], 5, "support"),
+        ("x", "", ["--config", "nowhere.yaml", "bump"], 3, "nowhere.yaml: no such file"),
+        ("x", "", ["lint", "nowhere"], 3, "nowhere"),
+        ("x", "", ["audit", "probe"], 2, "no server to probe"),
+        ("x", "", ["audit", "probe", "--tenant", "a"], 2, "two tenants"),
+        ("x", "", ["audit", "probe", "--server", "http://127.0.0.1:1"], 4, "does not answer"),
+        ("x", "", ["serve", "--target", "tinny"], 3, "did you mean tiny?"),
+        ("x", "", ["rules", "generate", "--profile", "day9"], 2, "day9"),
+    ],
+)
+def test_wrong_inputs_give_the_documented_code_and_a_way_out(
+    project: Path, run, file: str, text: str, command: list[str], code: int, words: str
+) -> None:
+    break_file(project, file, text)
+    done = run(*command)
+    said = done.stdout + done.stderr
+    assert (done.returncode, words in said) == (code, True), said
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def published(project: Path, run) -> Path:
+    """The project with its prompt bumped and live."""
+    assert run("bump").returncode == 0
+    assert run("publish", "--all").returncode == 0
+    return project
+
+
+def test_a_server_that_is_down_is_exit_4(published: Path, run) -> None:
+    done = run("warm", "--server", "http://127.0.0.1:1")
+    assert done.returncode == 4
+    assert "does not answer" in done.stdout
+
+
+def test_a_tokenizer_that_does_not_match_the_lock_is_exit_5(
+    published: Path, tokenizer_dir: Path, run
+) -> None:
+    for file in tokenizer_dir.iterdir():
+        (published / "other").mkdir(exist_ok=True)
+        (published / "other" / file.name).write_bytes(file.read_bytes())
+    with (published / "other" / "chat_template.jinja").open("a") as template:
+        template.write("!")
+    config = published / "prefixctl.yaml"
+    config.write_text(config.read_text().replace(str(tokenizer_dir), "other"))
+    done = run("warm", "--server", "http://127.0.0.1:1")
+    assert done.returncode == 5
+    assert "bump --check" in done.stderr
+    assert run("bump", "--check").returncode == 5
+
+
+class FakeServer(BaseHTTPRequestHandler):
+    """A double of a vLLM server that tokenises every request to the tokens it is given."""
+
+    tokens: list[int] = []  # noqa: RUF012
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        body = {"data": [{"id": "fake"}]} if self.path == "/v1/models" else {}
+        self._answer(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer({"tokens": self.tokens})
+
+    def _answer(self, body: dict) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def fake_server() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeServer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_server_with_another_model_is_exit_5(published: Path, fake_server: str, run) -> None:
+    done = run("warm", "--server", fake_server)
+    assert done.returncode == 5
+    assert "tokens differ from target 'tiny'" in done.stdout
+
+
+def test_a_taken_port_is_exit_4(project: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code = (
+            "import importlib.util, sys\n"
+            "importlib.util.find_spec = lambda name: object()\n"
+            f"sys.argv = ['prefixctl', 'serve', 'm', '--port', '{port}']\n"
+            "from prefixctl.cli.main import run\n"
+            "run()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 4
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "--port" in done.stderr
+
+
+def test_serve_print_is_a_command_line(run) -> None:
+    line = run("serve", "tiny", "--print").stdout
+    assert "-m vllm.entrypoints.openai.api_server --model tiny-model" in line
+    assert "--block-size 16" in line
+    parsed = json.loads(run("serve", "tiny", "--print", "--format", "json").stdout)
+    assert parsed["arguments"][-1] and parsed["environment"]["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_settings_that_nothing_enforces_yet_are_named(project: Path, run) -> None:
+    config = project / "prefixctl.yaml"
+    config.write_text(config.read_text() + "prefix_cache: {evict: {policy: lru_freq}}\n")
+    assert "lru_freq is not enforced" in run("serve", "tiny", "--print").stderr
+
+
+def test_an_interrupted_command_is_exit_130(project: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefixctl", "audit", "probe", "--server", url],
+            cwd=project,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        connection, _ = silent.accept()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        connection.close()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def test_a_bug_is_exit_70_and_says_so(project: Path) -> None:
+    code = (
+        "import sys, prefixctl.config\n"
+        "def broken(*_, **__): raise ZeroDivisionError('boom')\n"
+        "prefixctl.config.load_config = broken\n"
+        "sys.argv = ['prefixctl', 'bump']\n"
+        "from prefixctl.cli.main import run\n"
+        "run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 70
+    assert "boom" in done.stderr
+    assert "a bug in prefixctl" in done.stderr
+
+
+def test_no_output_holds_the_secret(
+    published: Path, fake_server: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFIXCTL_SECRET", SECRET)
+    commands = [
+        ["warm", "--tenant", "a", "--server", fake_server],
+        ["warm", "--tenant", "a", "--server", fake_server, "--format", "json"],
+        ["audit", "probe", "--server", fake_server],
+        ["audit", "probe", "--server", "http://127.0.0.1:1", "--format", "json"],
+        ["serve", "tiny", "--print"],
+        ["show", "support"],
+        ["history", "support", "--format", "json"],
+    ]
+    for command in commands:
+        done = run(*command)
+        assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_short_secret_is_refused_without_being_shown(
+    published: Path, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFIXCTL_SECRET", "too-short")
+    done = run("warm", "--tenant", "a", "--server", "http://127.0.0.1:1")
+    assert done.returncode == 3
+    assert "shorter than 16 bytes" in done.stderr
+    assert "too-short" not in done.stderr
+
+
+def test_a_tenant_needs_a_secret(published: Path, run) -> None:
+    done = run("warm", "--tenant", "a", "--server", "http://127.0.0.1:1")
+    assert done.returncode == 3
+    assert "tenancy.secret_file" in done.stderr
+
+
+def test_the_fake_server_is_used_as_the_client_expects(
+    published: Path, fake_server: str, run
+) -> None:
+    """The double's own check: with the right tokens the client goes on to the completion."""
+    config = load_config(published / "prefixctl.yaml")
+    target = load_target(config, "tiny")
+    from prefixctl.registry.publish import load_live
+
+    prompt = load_live(config)[0].prompt
+    FakeServer.tokens = target.tokenizer.token_ids(render(prompt, probe_values(prompt, 0)))
+    try:
+        done = run("warm", "--server", fake_server)
+    finally:
+        FakeServer.tokens = []
+    assert done.returncode == 4
+    assert "before it reported its usage" in done.stdout
