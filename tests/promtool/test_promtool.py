@@ -9,9 +9,12 @@ import yaml
 from prefixctl.api import rules as api
 from prefixctl.config import Config
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is not installed (apt: prometheus)"
-)
+pytestmark = [
+    pytest.mark.promtool,
+    pytest.mark.skipif(
+        shutil.which("promtool") is None, reason="promtool is not installed (apt: prometheus)"
+    ),
+]
 
 VARIANTS = {
     "defaults": {},

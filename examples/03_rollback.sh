@@ -1,0 +1,16 @@
+#!/bin/sh
+# Roll back: the alias moves, the old bytes come from the registry, the work tree stays.
+. "$(dirname "$0")/scratch.sh"
+
+before=$(sha256sum < templates/kefu-zh/system.md)
+try prefixctl publish kefu-zh
+printf '\r\n新规则：先查订单。\r\n' >> templates/kefu-zh/system.md
+try prefixctl bump kefu-zh --reason "Order first" --author example
+try prefixctl publish kefu-zh
+try prefixctl rollback kefu-zh
+after=$(python3 -c "
+import sys
+from prefixctl.config import load_config
+from prefixctl.registry.publish import load_version
+sys.stdout.buffer.write(load_version(load_config(), 'kefu-zh').files['system.md'])" | sha256sum)
+[ "$before" = "$after" ] && echo "the live text is version 1, byte for byte"
