@@ -37,7 +37,11 @@ test: setup
 	$(BIN)/pytest -m ""
 
 bench: setup
-	for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@# Exit 3 is a script without its inputs: traces and labelled files that are not shipped.
+	for script in bench/*.py; do \
+	  echo "== $$script"; $(BIN)/python $$script; code=$$?; \
+	  [ $$code = 0 ] || [ $$code = 3 ] || exit 1; \
+	done
 
 docs: setup
 	$(BIN)/python docs/generate.py

@@ -5,8 +5,9 @@
 port=$(python3 -c "from prefixctl.engine.launch import free_port; print(free_port())")
 url=http://127.0.0.1:$port
 python3 -m prefixctl.vllm_plugin.tiny_model examples/tiny-target --size 5m --dtype float32 2>/dev/null
+sed -i 's/    block_size: 32/    block_size: 32\n    dtype: float32/' prefixctl.yaml
 cat >> prefixctl.yaml <<END
-server: {dtype: float32, max_model_len: 8192, kv_cache_gib: 1, extra_args: ["--enforce-eager"]}
+server: {max_model_len: 8192, kv_cache_gib: 1, extra_args: ["--enforce-eager"]}
 END
 export PREFIXCTL_SECRET=an-example-secret-of-32-characters
 

@@ -6,10 +6,11 @@ Relative paths are read from the folder that holds the file.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator
 
+from prefixctl.core.blocks import DEFAULT_BLOCK_SIZE
 from prefixctl.core.prompt import GOVERNED_KINDS, SectionKind
 from prefixctl.errors import ConfigError
 from prefixctl.yamlfile import StrictModel, did_you_mean, load_model, read_bytes
@@ -17,13 +18,14 @@ from prefixctl.yamlfile import StrictModel, did_you_mean, load_model, read_bytes
 CONFIG_NAME = "prefixctl.yaml"
 
 
-def _a_name(value: str) -> str:
+def valid_name(value: str) -> str:
+    """The name of a prompt or target, if it is one; ValueError if not."""
     if not value or not all(c.isalnum() or c in "-_." for c in value) or value.startswith("."):
         raise ValueError(f"'{value}' is no name: letters, digits, '-', '_' and '.'")
     return value
 
 
-Name = Annotated[str, AfterValidator(_a_name)]
+Name = Annotated[str, AfterValidator(valid_name)]
 
 
 class EvictConfig(StrictModel):
@@ -81,7 +83,8 @@ class TargetConfig(StrictModel):
     )
     tokenizer: str | None = Field(
         default=None,
-        description="Folder with tokenizer.json, or the file; the model's folder if omitted.",
+        description="Folder with tokenizer.json, or the address of a server to ask for tokens; "
+        "the model's folder if omitted.",
     )
     chat_template: str | None = Field(
         default=None, description="Chat template file; the tokenizer's own if omitted."
@@ -90,8 +93,11 @@ class TargetConfig(StrictModel):
         default_factory=dict, description="Keyword arguments for the chat template."
     )
     adapter_digest: str | None = Field(default=None, description="Digest of the LoRA adapter.")
-    kv_dtype: str = Field(default="auto", description="Data type of the KV cache.")
-    block_size: int = Field(default=16, gt=0, description="Tokens in a KV block.")
+    dtype: str = Field(default="auto", description="Data type of weights and activations.")
+    kv_dtype: str = Field(
+        default="auto", description="Data type of the KV cache; auto follows `dtype`."
+    )
+    block_size: int = Field(default=DEFAULT_BLOCK_SIZE, gt=0, description="Tokens in a KV block.")
     hash_algorithm: Literal["sha256", "sha256_cbor"] = Field(
         default="sha256_cbor", description="The engine's block hash."
     )
@@ -156,7 +162,6 @@ class ServerConfig(StrictModel):
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port to listen on.")
     served_model_name: str | None = Field(default=None, description="Name that clients use.")
-    dtype: str = Field(default="auto", description="Data type of weights and activations.")
     max_model_len: int | None = Field(default=None, gt=0, description="Longest request in tokens.")
     data_parallel_size: int = Field(default=1, ge=1, description="Data-parallel ranks.")
     tensor_parallel_size: int = Field(default=1, ge=1, description="Tensor-parallel ranks.")
@@ -167,13 +172,17 @@ class ServerConfig(StrictModel):
         default=None, description="ZMQ endpoint of KV events, for example tcp://*:5557."
     )
     extra_args: tuple[str, ...] = Field(default=(), description="Further vLLM arguments.")
+    api_key_env: str = Field(
+        default="VLLM_API_KEY",
+        description="Environment variable with the server's API key, for serve, warm and probe.",
+    )
     environment: dict[str, str] = Field(
         default_factory=dict, description="Environment variables for the server; no secrets."
     )
 
 
 class Config(StrictModel):
-    """The whole of prefixctl.yaml. `root` is the folder that holds it."""
+    """The whole of prefixctl.yaml."""
 
     prefix_cache: PrefixCacheConfig = Field(
         default=PrefixCacheConfig(), description="What is governed and how."
@@ -188,7 +197,24 @@ class Config(StrictModel):
     server: ServerConfig = Field(default=ServerConfig(), description="How to start vLLM.")
     lint: LintConfig = Field(default=LintConfig(), description="Lint defaults.")
     metrics: MetricsConfig = Field(default=MetricsConfig(), description="Generated alert rules.")
-    root: Path = Field(default=Path(), exclude=True, description="Set when the file is loaded.")
+    _root: Path = PrivateAttr(default=Path())
+    _file: Path | None = PrivateAttr(default=None)
+
+    def at(self, root: Path, file: Path | None = None) -> Self:
+        """The same configuration with its relative paths read from a folder."""
+        placed = self.model_copy()
+        placed._root, placed._file = root, file  # noqa: SLF001 - its own, on a copy
+        return placed
+
+    @property
+    def root(self) -> Path:
+        """The folder that relative paths are read from."""
+        return self._root
+
+    @property
+    def path(self) -> str:
+        """The file it was read from, for messages."""
+        return str(self._file or self._root / CONFIG_NAME)
 
     @property
     def prompts_dir(self) -> Path:
@@ -214,10 +240,14 @@ class Config(StrictModel):
         if name not in self.targets:
             raise ConfigError(
                 f"no target '{name}'",
-                path=str(self.root / CONFIG_NAME),
+                path=self.path,
                 hint=did_you_mean(name, list(self.targets)) or f"add targets.{name}",
             )
         return self.targets[name]
+
+    def served_name(self, target: TargetConfig) -> str:
+        """The model name that a target's servers answer to."""
+        return self.server.served_model_name or target.model
 
     def only_target(self, name: str | None = None) -> tuple[str, TargetConfig]:
         """The named target, or the only one that there is, with its name.
@@ -229,11 +259,12 @@ class Config(StrictModel):
             return name, self.target(name)
         if len(self.targets) == 1:
             return next(iter(self.targets.items()))
-        path = str(self.root / CONFIG_NAME)
         if not self.targets:
-            raise ConfigError("no target", path=path, hint="add one under `targets:`")
+            raise ConfigError("no target", path=self.path, hint="add one under `targets:`")
         raise ConfigError(
-            "several targets", path=path, hint=f"choose with --target: {', '.join(self.targets)}"
+            "several targets",
+            path=self.path,
+            hint=f"choose with --target: {', '.join(self.targets)}",
         )
 
 
@@ -248,12 +279,10 @@ def load_config(path: Path | None = None, *, start: Path | None = None) -> Confi
     start = start or Path()
     found = path or _find(start)
     if found is None:
-        return Config(root=start)
+        return Config().at(start)
     data = read_bytes(found, ConfigError, hint="give --config FILE, or run where it lies")
-    config, node = load_model(Config, data, str(found), ConfigError)
-    if node is not None and "root" in config.model_fields_set:
-        raise ConfigError("unknown key 'root'", path=str(found))
-    return config.model_copy(update={"root": found.parent})
+    config, _ = load_model(Config, data, str(found), ConfigError)
+    return config.at(found.parent, found)
 
 
 def _find(start: Path) -> Path | None:

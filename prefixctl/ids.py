@@ -13,5 +13,12 @@ Digest = NewType("Digest", str)
 """``sha256:`` and 64 hex digits."""
 PromptName = NewType("PromptName", str)
 TenantRef = NewType("TenantRef", str)
-Salt = NewType("Salt", str)
-"""A cache salt as sent to the engine. Treat as secret."""
+
+
+class Salt(str):
+    """A cache salt as sent to the engine. Its repr is masked, so that no record shows it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Salt(***)"

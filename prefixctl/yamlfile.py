@@ -132,8 +132,10 @@ def _construct(node: yaml.Node | None, path: str, error: type[InputError]) -> An
         raise error(
             f"broken YAML: {exc.problem}", path=path, line=mark.line + 1 if mark else None
         ) from exc
-    except (ValueError, RecursionError) as exc:
-        raise error(f"broken YAML: {exc}", path=path, line=1) from exc
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as exc:
+        raise error(
+            f"broken YAML: a tag that does not fit its value ({exc})", path=path, line=1
+        ) from exc
     finally:
         loader.dispose()
 
@@ -205,7 +207,9 @@ def _known_keys(model: type[BaseModel], where: Sequence[int | str]) -> list[str]
             current = _container_or_model(info.annotation) if info else None
         else:
             current = _container_or_model(get_args(current)[-1]) if get_args(current) else None
-    return list(current.model_fields) if _is_model(current) else []
+    if not _is_model(current):
+        return []
+    return [info.alias or name for name, info in current.model_fields.items()]
 
 
 def _is_model(annotation: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from prefixctl.api.tenants import tenant_salt
+from prefixctl.api.tenants import require_secret, tenant_salt
 from prefixctl.audit.probe import ProbeReport, ProbeTenant, probe
 from prefixctl.config import Config
 from prefixctl.engine.http import HttpEngine
@@ -20,7 +20,7 @@ def audit_probe(
     *,
     tenants: tuple[str, str] = ("probe-a", "probe-b"),
     target: str | None = None,
-    salted: bool = True,
+    salted: bool | None = None,
     rounds: int = 3,
     words: int = 400,
     environment: Mapping[str, str],
@@ -32,24 +32,27 @@ def audit_probe(
         servers: Base addresses; the target's if empty.
         tenants: Two names.
         target: Whose model version the salts are for; any text serves without one.
-        salted: False sends no salts, as clients of an ungoverned server do. Without a tenancy
-            secret no salts can be sent either.
+        salted: True sends each tenant's salt, False none, as clients of an ungoverned server do;
+            None sends them where there is a tenancy secret.
         rounds: Texts for each direction and rank.
         words: Length of a text; several KV blocks.
-        environment: Where the secret may stand.
+        environment: Where the secret and the servers' API key may stand.
 
     Raises:
         UsageError: If the two names are one, or no server is known.
+        ConfigError: If salts are asked for and there is no tenancy secret.
         UnreachableError: If a server does not answer.
     """
     if tenants[0] == tenants[1]:
         raise UsageError("the probe needs two different tenants")
-    settings = config.only_target(target) if config.targets else None
-    addresses = servers or (settings[1].servers if settings else ())
+    settings = config.only_target(target)[1] if config.targets or target else None
+    addresses = servers or (settings.servers if settings else ())
     if not addresses:
         raise UsageError("no server to probe", hint="give --server URL, or the target's `servers:`")
-    secret = load_secret(config, environment) if salted else None
-    version = model_version(settings[1]) if settings else ""
+    secret = None
+    if salted is not False:
+        secret = (require_secret if salted else load_secret)(config, environment)
+    version = model_version(settings) if settings else ""
     probed = [
         ProbeTenant(
             label=name,
@@ -59,7 +62,9 @@ def audit_probe(
     ]
     reports = []
     for address in addresses:
-        with HttpEngine(address) as engine:
+        model = config.served_name(settings) if settings else None
+        api_key = environment.get(config.server.api_key_env)
+        with HttpEngine(address, model=model, api_key=api_key) as engine:
             first, second = probed
             rng = random.SystemRandom()
             reports.append(probe(engine, (first, second), rounds=rounds, words=words, rng=rng))

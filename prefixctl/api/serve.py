@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefixctl.config import Config, EvictConfig
+from prefixctl.config import Config
 from prefixctl.engine.launch import ServeCommand, serve_command
 from prefixctl.errors import UsageError
 
@@ -41,13 +41,13 @@ def build_serve_command(
 
 
 def unenforced_settings(config: Config) -> list[str]:
-    """Settings that differ from what a stock server does, and that nothing enforces yet."""
-    evict, stock = config.prefix_cache.evict, EvictConfig()
+    """Settings that somebody wrote down, and that nothing enforces yet."""
+    evict = config.prefix_cache.evict
     named = []
-    if evict.policy != stock.policy:
+    if evict.policy != "lru":
         named.append(f"prefix_cache.evict.policy: {evict.policy}")
-    if evict.max_block_mb != stock.max_block_mb:
+    if "max_block_mb" in evict.model_fields_set:
         named.append(f"prefix_cache.evict.max_block_mb: {evict.max_block_mb}")
-    if config.prefix_cache.fallback != "partial":
+    if "fallback" in config.prefix_cache.model_fields_set:
         named.append(f"prefix_cache.fallback: {config.prefix_cache.fallback}")
     return named

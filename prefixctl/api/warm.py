@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
 from prefixctl.config import Config
 from prefixctl.engine.http import HttpEngine
-from prefixctl.errors import DriftError, NothingToDoError, UsageError
+from prefixctl.errors import NothingToDoError, UsageError
 from prefixctl.prompts.target import Target, load_target, measure, model_version
 from prefixctl.registry.publish import Published, load_live
 from prefixctl.warm.run import SaltedNamespace, WarmItem, WarmOutcome, WarmReport, warm
@@ -35,14 +35,13 @@ def warm_prefixes(
         servers: Base addresses; the target's if empty.
         tenants: Tenants to warm for, each under its own salt.
         groups: Share groups to warm for. Without tenants and groups requests carry no salt.
-        concurrency: Requests in flight at most.
-        environment: Where the tenancy secret may stand.
+        concurrency: Requests in flight at most on each server.
+        environment: Where the tenancy secret and the servers' API key may stand.
         on_outcome: Told each outcome, the number done and the number of all.
 
     Raises:
         UsageError: If no server is known, or a prompt's name is not.
         NothingToDoError: If no version is live.
-        DriftError: If the target is not what the live versions were bumped for.
         ConfigError, TokenizerError, RegistryError: If target, secret or registry are wrong.
     """
     name, settings = config.only_target(target)
@@ -56,29 +55,39 @@ def warm_prefixes(
             "no version is live", path=str(config.registry_path), hint="prefixctl publish --all"
         )
     items = [_item(config, loaded, p) for p in published]
+    namespaces = list(_namespaces(config, model_version(settings), tenants, groups, environment))
+    api_key = environment.get(config.server.api_key_env)
+    served_name = config.served_name(settings)
     with ExitStack() as stack:
-        engines = [stack.enter_context(HttpEngine(a)) for a in addresses]
-        namespaces = list(
-            _namespaces(config, model_version(settings), tenants, groups, environment)
-        )
+        engines = [
+            stack.enter_context(HttpEngine(a, model=served_name, api_key=api_key))
+            for a in addresses
+        ]
         return warm(
-            items, engines, loaded, namespaces, concurrency=concurrency, on_outcome=on_outcome
+            items,
+            engines,
+            loaded,
+            namespaces,
+            served_name=served_name,
+            concurrency=concurrency,
+            on_outcome=on_outcome,
         )
 
 
 def _item(config: Config, target: Target, published: Published) -> WarmItem:
-    """Measure a live version, and refuse a target that it was not bumped for."""
+    """Measure a live version, and see whether the target is the one that it was bumped for."""
     entry, prompt = published.entry, published.prompt
     measured = measure(prompt, target, config.prefix_cache)
     recorded = entry.targets.get(target.name)
-    if recorded is None or recorded.key != measured.key:
-        cause = "knows no target" if recorded is None else "was bumped for another state of target"
-        raise DriftError(
-            f"{prompt.name}@{entry.version} {cause} '{target.name}'",
-            path=str(config.lock_path),
-            hint="the model, tokenizer or chat template changed: run `prefixctl bump --check`",
+    drift = ""
+    if recorded is None:
+        drift = f"version {entry.version} knows no target '{target.name}': run `prefixctl bump`"
+    elif recorded.key != measured.key:
+        drift = (
+            f"target '{target.name}' is not what version {entry.version} was bumped for: model, "
+            "tokenizer, chat template or settings changed; run `prefixctl bump --check`"
         )
-    return WarmItem(prompt=prompt, version=entry.version, measurement=measured)
+    return WarmItem(prompt=prompt, version=entry.version, measurement=measured, drift=drift)
 
 
 def _namespaces(

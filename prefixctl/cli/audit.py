@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prefixctl.cli.output import Format, FormatOption, load, out, print_json
+from prefixctl.cli.output import Format, FormatOption, load, print_json, say
 
 if TYPE_CHECKING:
     from prefixctl.audit.probe import ProbeReport
 
 SCHEMA = 1
-COLOURS = {"isolated": "green", "leak": "bold red", "inconclusive": "yellow"}
+STYLES = {"isolated": "green", "leak": "bold red", "inconclusive": "yellow"}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +34,13 @@ def probe(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target to probe.", show_default=False)] = None,
     salts: Annotated[
-        bool, typer.Option("--salts/--no-salts", help="Send each tenant's salt.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--salts/--no-salts",
+            help="Send each tenant's salt; if omitted, where there is a tenancy secret.",
+            show_default=False,
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Texts for each direction and rank.")] = 3,
     words: Annotated[int, typer.Option(min=50, help="Length of a text.")] = 400,
     output: FormatOption = Format.TEXT,
@@ -65,8 +70,7 @@ def probe(
         print_json({"schema": SCHEMA, "servers": [_as_json(r) for r in reports]})
     else:
         for report in reports:
-            colour = COLOURS[report.isolation]
-            out().print(f"{report.server}: [{colour}]{report.explain()}[/{colour}]")
+            say(f"{report.server}: {report.explain()}", style=STYLES[report.isolation])
     raise typer.Exit(max(r.exit_code for r in reports))
 
 

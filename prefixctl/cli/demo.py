@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prefixctl.cli.output import Format, FormatOption, out, print_json, talk
+from prefixctl.cli.output import Format, FormatOption, out, print_json, say, talk
 
 if TYPE_CHECKING:
     from prefixctl.demo.run import DemoReport
@@ -38,7 +38,7 @@ def demo(
     # A polite kill cleans up like Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = run_demo(
-        rules, environment=os.environ, say=lambda step: talk().print(f"[bold]->[/bold] {step}")
+        rules, environment=os.environ, say=lambda step: talk().print(f"-> {step}", style="bold")
     )
     if output is Format.JSON:
         print_json(_as_json(report))
@@ -50,10 +50,8 @@ def demo(
 def _print(report: DemoReport) -> None:
     from rich.table import Table
 
-    out().print(
-        f"\nlint: {report.lint.path}:{report.lint.line} "
-        f"[bold red]{report.lint.verdict}[/bold red]: {report.lint.message}\n"
-    )
+    lint = report.lint
+    say(f"\nlint: {lint.path}:{lint.line} {lint.verdict}: {lint.message}\n")
     table = Table(box=None, pad_edge=False)
     table.add_column("prompt")
     for heading in (
@@ -78,11 +76,11 @@ def _print(report: DemoReport) -> None:
             f"{f.ratio:.1f}x",
         )
     out().print(table)
-    out().print(f"\nwith salts     {report.salted.explain()}")
-    out().print(f"without salts  {report.unsalted.explain()}")
-    out().print(f"rules          {', '.join(str(p) for p in report.rules)}")
+    say(f"\nwith salts     {report.salted.explain()}")
+    say(f"without salts  {report.unsalted.explain()}")
+    say(f"rules          {', '.join(str(p) for p in report.rules)}")
     for failure in report.failures:
-        out().print(f"[bold red]not as it must be[/bold red]: {failure}")
+        say(f"not as it must be: {failure}", style="bold red")
 
 
 def _as_json(report: DemoReport) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prefixctl.cli.output import Format, FormatOption, load, print_json
+from prefixctl.cli.output import Format, FormatOption, clean, load, print_json
 from prefixctl.errors import ExitCode
 
 
@@ -57,7 +57,7 @@ def lint(
     if output is Format.JSON:
         print_json(to_json(report))
     else:
-        typer.echo(to_text(report))
+        typer.echo(clean(to_text(report)))
     wanted = fail_on.value if fail_on else config.lint.fail_on
     threshold = None if wanted == FailOn.NEVER.value else Severity[wanted.upper()]
     if report.unreadable:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from prefixctl import __version__
+from prefixctl.cli.output import clean
 from prefixctl.errors import ExitCode, PrefixctlError
 
 app = typer.Typer(
@@ -64,9 +65,6 @@ def run() -> None:
     except PrefixctlError as exc:
         _report(exc)
         sys.exit(exc.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(ExitCode.INTERRUPTED)
     except Exception:
         traceback.print_exc()
         print(  # noqa: T201
@@ -77,6 +75,6 @@ def run() -> None:
 
 def _report(exc: PrefixctlError) -> None:
     place = f"{exc.where}: " if exc.where else ""
-    print(f"error: {place}{exc.message}", file=sys.stderr)  # noqa: T201
+    print(clean(f"error: {place}{exc.message}"), file=sys.stderr)  # noqa: T201
     if exc.hint:
-        print(f"  hint: {exc.hint}", file=sys.stderr)  # noqa: T201
+        print(clean(f"  hint: {exc.hint}"), file=sys.stderr)  # noqa: T201

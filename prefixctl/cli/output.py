@@ -34,6 +34,23 @@ def talk() -> Console:
     return _console(stderr=True)
 
 
+CONTROLS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+}
+"""Control characters to what can be seen of them: foreign text must not steer the terminal."""
+
+
+def clean(text: str) -> str:
+    """The text with its control characters made visible."""
+    return text.translate(CONTROLS)
+
+
+def say(text: str, style: str = "") -> None:
+    """A line of a result, as it is: no markup, no control characters."""
+    out().print(clean(text), style=style or None)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -49,7 +66,7 @@ def load(context: typer.Context) -> Config:
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
-    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, 200)
     return console

@@ -91,7 +91,7 @@ def test_(
 
     results = test_rules(folder)
     if output is Format.JSON:
-        print_json({"schema_version": 1, "checks": [_check_as_json(one) for one in results]})
+        print_json({"schema": 1, "checks": [_check_as_json(one) for one in results]})
     else:
         for one in results:
             word = "passed" if one.passed else "FAILED"
@@ -103,7 +103,7 @@ def test_(
 
 def _generated_as_json(result: GeneratedRules) -> dict[str, object]:
     return {
-        "schema_version": 1,
+        "schema": 1,
         "profile": result.profile,
         "files": [{"path": str(f.path), "changed": f.changed} for f in result.files],
         "recording_rules": result.recording_rules,

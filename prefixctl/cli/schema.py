@@ -31,5 +31,4 @@ def schema(
 
     model = Config if name is SchemaName.CONFIG else PromptModel
     made = model.model_json_schema()
-    made["properties"].pop("root", None)
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})

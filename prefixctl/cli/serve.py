@@ -10,6 +10,8 @@ import typer
 
 from prefixctl.cli.output import Format, FormatOption, load, print_json, talk
 
+SCHEMA = 1
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -40,9 +42,15 @@ def serve(
     config = load(context)
     command = build_serve_command(config, model, target=target, port=port)
     for setting in unenforced_settings(config):
-        talk().print(f"[yellow]warning:[/yellow] {setting} is not enforced yet; vLLM does as ever")
+        talk().print(f"warning: {setting} is not enforced yet: vLLM does as ever", style="yellow")
     if print_ and output is Format.JSON:
-        print_json({"arguments": command.arguments, "environment": dict(command.environment)})
+        print_json(
+            {
+                "schema": SCHEMA,
+                "arguments": command.arguments,
+                "environment": dict(command.environment),
+            }
+        )
     elif print_:
         settings = [f"{k}={shlex.quote(v)}" for k, v in sorted(command.environment.items())]
         typer.echo(" ".join([*settings, shlex.join(command.arguments)]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from prefixctl.cli.output import out, talk
-from prefixctl.cli.versions_view import CONTROLS, SCHEMA
+from prefixctl.cli.output import clean, out, talk
+from prefixctl.cli.versions_view import SCHEMA
 from prefixctl.core.prompt import Volatility
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _text(shown: Shown) -> Text:
     text = Text()
     for span in shown.spans:
         style = STYLES.get(span.volatility, DYNAMIC_STYLE)
-        text.append(span.text.translate(CONTROLS), style)
+        text.append(clean(span.text), style)
         if span.block is not None:
             text.append(f"▕{span.block}▏", "reverse")
         if span.ends_shared and shown.alignment is not None:

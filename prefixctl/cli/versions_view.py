@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from prefixctl.cli.output import out, talk
+from prefixctl.cli.output import say, talk
 from prefixctl.sources.lockentry import entry_value
 
 if TYPE_CHECKING:
@@ -19,18 +19,8 @@ if TYPE_CHECKING:
     from prefixctl.registry.store.base import Collected
 
 SCHEMA = 1
-CONTROLS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
-    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
-}
-"""Control characters to what can be seen of them: a prompt must not steer the terminal."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _COLOURS = {"live": "green", "previous": "yellow"}
-
-
-def say(text: str, style: str = "") -> None:
-    """One line of a result, as it is: no markup, no control characters."""
-    out().print(text.translate(CONTROLS), markup=False, style=style or None)
 
 
 def bump_value(result: BumpResult) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prefixctl.cli.output import Format, FormatOption, load, out, print_json, talk
+from prefixctl.cli.output import Format, FormatOption, load, out, print_json, say, talk
 
 if TYPE_CHECKING:
     from prefixctl.warm.run import WarmOutcome, WarmReport
 
 SCHEMA = 1
-COLOURS = {"resident": "green", "too short": "dim"}
+STYLES = {"resident": "green", "too short": "dim"}
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,9 @@ def warm(
     group: Annotated[
         list[str] | None, typer.Option(help="Warm under this share group's salt.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at most.")] = 2,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Requests in flight at most on each server.")
+    ] = 2,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Compute the live prefixes on every server and rank, and verify them by cached tokens.
@@ -86,6 +88,7 @@ def warm(
 def print_report(report: WarmReport) -> None:
     """A table with one line for each prompt, server, rank and namespace."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("prompt", "server", "rank", "namespace"):
@@ -94,8 +97,7 @@ def print_report(report: WarmReport) -> None:
         table.add_column(heading, justify="right")
     table.add_column("status")
     for o in report.outcomes:
-        colour = COLOURS.get(o.status, "bold red")
-        note = " (was already)" if o.was_resident else f": {o.message}" if o.message else ""
+        status = Text(o.status, style=STYLES.get(o.status, "bold red"))
         table.add_row(
             f"{o.prompt}@{o.version}",
             o.server,
@@ -103,8 +105,20 @@ def print_report(report: WarmReport) -> None:
             o.namespace,
             f"{o.expected_hit_tokens:,}",
             "-" if o.cached_tokens is None else f"{o.cached_tokens:,}",
-            f"[{colour}]{o.status}[/{colour}]{note}",
+            status.append(" (was already)" if o.was_resident else "", style="none"),
         )
     out().print(table)
-    resident = sum(o.status in COLOURS for o in report.outcomes)
+    for message, places in _messages(report).items():
+        say(f"{', '.join(places)}: {message}")
+    resident = sum(o.status in STYLES for o in report.outcomes)
     talk().print(f"{resident} of {len(report.outcomes)} in order, {report.seconds:.1f} s")
+
+
+def _messages(report: WarmReport) -> dict[str, list[str]]:
+    """Each message once, with the prompts that it is about."""
+    places: dict[str, list[str]] = {}
+    for o in report.outcomes:
+        if o.message:
+            named = places.setdefault(o.message, [])
+            named += [f"{o.prompt}@{o.version}"] if f"{o.prompt}@{o.version}" not in named else []
+    return places

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+DEFAULT_BLOCK_SIZE = 16
+"""vLLM's own on a GPU, in tokens."""
+
 
 def cache_unit(block_sizes: Sequence[int]) -> int:
     """The number of tokens a hit is a multiple of.

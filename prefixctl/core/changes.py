@@ -92,6 +92,7 @@ def material_record(material: TargetMaterial) -> dict[str, str]:
         "chat_template": material.chat_template_digest,
         "template_kwargs": digest_of(canonical_json(kwargs)) if kwargs else None,
         "adapter": material.adapter_digest,
+        "dtype": material.dtype,
         "kv_dtype": material.kv_dtype,
         "hash_algorithm": material.hash_algorithm,
         "hash_seed": None if seed is None else digest_of(seed.encode()),

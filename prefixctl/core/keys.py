@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from prefixctl.core.prompt import canonical_json
 from prefixctl.ids import BlockHash, PrefixKey, Salt
@@ -35,7 +35,8 @@ class TargetMaterial:
         chat_template_digest: Digest of the chat template's bytes, or None.
         template_kwargs: Keyword arguments given to the chat template.
         adapter_digest: Digest of the adapter (LoRA), or None.
-        kv_dtype: Data type of the KV cache.
+        dtype: Data type of weights and activations.
+        kv_dtype: Data type of the KV cache; ``auto`` follows ``dtype``.
         block_size: The cache unit in tokens.
         hash_algorithm: The engine's name of its block hash.
         hash_seed: The engine's hash seed, or None for its default.
@@ -47,12 +48,13 @@ class TargetMaterial:
     weights_fingerprint: str | None
     tokenizer_digest: str
     chat_template_digest: str | None
-    template_kwargs: Mapping[str, object] = field(default_factory=dict)
-    adapter_digest: str | None = None
-    kv_dtype: str = "auto"
-    block_size: int = 16
-    hash_algorithm: str = "sha256"
-    hash_seed: str | None = None
+    template_kwargs: Mapping[str, object]
+    adapter_digest: str | None
+    dtype: str
+    kv_dtype: str
+    block_size: int
+    hash_algorithm: str
+    hash_seed: str | None
     engine_scheme: str = ENGINE_SCHEME
 
 
@@ -111,7 +113,7 @@ def block_hashes(
         if adapter is not None:
             extra.append(("lora", *adapter))
         if salts and index in salts:
-            extra.append(("cache_salt", salts[index]))
+            extra.append(("cache_salt", str(salts[index])))
         parent = hash_function((parent, tokens, tuple(extra) or None))
         chain.append(BlockHash(parent))
     return chain

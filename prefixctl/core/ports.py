@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,6 +38,27 @@ class Completion:
     logprobs: tuple[Mapping[int, float], ...] = field(default=(), repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server says of itself; None where it does not say.
+
+    Attributes:
+        models: Served model names.
+        ranks: Data-parallel ranks.
+        max_model_len: Longest request in tokens.
+        block_size: Tokens in a KV block.
+        prefix_caching: Whether the prefix cache is on.
+        hash_algorithm: The block hash's name.
+    """
+
+    models: tuple[str, ...]
+    ranks: int = 1
+    max_model_len: int | None = None
+    block_size: int | None = None
+    prefix_caching: bool | None = None
+    hash_algorithm: str | None = None
+
+
 class Engine(Protocol):
     """One server that answers chat requests from a prefix cache."""
 
@@ -45,8 +66,8 @@ class Engine(Protocol):
     def url(self) -> str:
         """Its base address, for messages."""
 
-    def models(self) -> Sequence[str]:
-        """The served model names."""
+    def facts(self) -> ServerFacts:
+        """What the server says of itself."""
 
     def complete(
         self,
@@ -60,6 +81,3 @@ class Engine(Protocol):
 
     def tokenize(self, request: ChatRequest) -> list[int]:
         """The exact token ids of the request on that server."""
-
-    def ranks(self) -> int:
-        """The number of data-parallel ranks behind the address."""

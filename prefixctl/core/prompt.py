@@ -67,6 +67,7 @@ GOVERNED_KINDS = (
     SectionKind.DOCUMENT,
 )
 
+PROMPT_FILE = "prompt.yaml"
 TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 
 
@@ -140,6 +141,12 @@ class Prompt:
         """The digest of a section's source bytes."""
         return digest_of(self.files[section.file])
 
+    @property
+    def included(self) -> Mapping[str, bytes]:
+        """The files that are no section of their own, but part of one by ``{% include %}``."""
+        own = {s.file for s in self.sections} | {PROMPT_FILE}
+        return {f: data for f, data in sorted(self.files.items()) if f not in own}
+
     def content_digest(self) -> Digest:
         """The digest of all that changes the text: sections, included files, parameters.
 
@@ -150,8 +157,7 @@ class Prompt:
             [s.kind.value, s.role, is_template(s.file), self.section_digest(s)]
             for s in self.sections
         ]
-        own = {s.file for s in self.sections} | {"prompt.yaml"}
-        included = sorted((f, digest_of(b)) for f, b in self.files.items() if f not in own)
+        included = [(f, digest_of(data)) for f, data in self.included.items()]
         parameters = sorted((p.name, p.scope.label, p.value) for p in self.parameters.values())
         return digest_of(canonical_json([sections, included, parameters]))
 

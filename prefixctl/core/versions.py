@@ -138,11 +138,10 @@ def content_of(prompt: Prompt) -> Content:
         SectionRecord(kind=s.kind, role=s.role, file=s.file, sha256=_hex(prompt.files[s.file]))
         for s in prompt.sections
     )
-    own = {s.file for s in sections} | {"prompt.yaml"}
     return Content(
         digest=prompt.content_digest(),
         sections=sections,
-        includes={f: _hex(b) for f, b in sorted(prompt.files.items()) if f not in own},
+        includes={f: _hex(data) for f, data in prompt.included.items()},
         parameters={
             name: _hex(canonical_json([p.scope.label, p.value]))[:16]
             for name, p in sorted(prompt.parameters.items())

@@ -64,12 +64,13 @@ targets:
   {target}:
     model: model
     block_size: {block_size}
+    dtype: bfloat16
     hash_algorithm: sha256_cbor
+    parameters: {{index_name: bulletins-north}}
 tenancy: {{secret_file: secret}}
 lint: {{exclude: ["templates/bad/*"]}}
 server:
   served_model_name: demo
-  dtype: bfloat16
   max_model_len: 8192
   kv_cache_gib: 2
   extra_args: ["--enforce-eager"]

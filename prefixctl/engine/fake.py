@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from prefixctl.core.blocks import expected_hit_tokens
-from prefixctl.core.ports import ChatRequest, Completion
+from prefixctl.core.ports import ChatRequest, Completion, ServerFacts
 from prefixctl.core.usage import CacheUse
 from prefixctl.errors import UnreachableError
 from prefixctl.ids import Salt
+
+FACTS = ServerFacts(models=("fake",))
 
 
 class FakeEngine:
@@ -30,6 +33,7 @@ class FakeEngine:
         honours_salts: bool = True,
         reports_cached: bool = True,
         is_up: bool = True,
+        facts: ServerFacts = FACTS,
     ) -> None:
         self._tokenizer = tokenizer
         self._url = url
@@ -38,6 +42,7 @@ class FakeEngine:
         self._honours_salts = honours_salts
         self._reports = reports_cached
         self.is_up = is_up
+        self._facts = facts
         self._caches: list[OrderedDict[tuple[object, ...], None]] = [
             OrderedDict() for _ in range(ranks)
         ]
@@ -48,15 +53,10 @@ class FakeEngine:
         """As given."""
         return self._url
 
-    def models(self) -> Sequence[str]:
-        """One name."""
+    def facts(self) -> ServerFacts:
+        """What was given, and one model."""
         self._check_up()
-        return ["fake"]
-
-    def ranks(self) -> int:
-        """As given."""
-        self._check_up()
-        return len(self._caches)
+        return replace(self._facts, ranks=len(self._caches))
 
     def tokenize(self, request: ChatRequest) -> list[int]:
         """By the tokenizer given."""

@@ -5,41 +5,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-from prefixctl.core.ports import ChatRequest, Completion
+from prefixctl.core.ports import ChatRequest, Completion, ServerFacts
 from prefixctl.core.usage import CacheUse
 from prefixctl.errors import ServerError, UnreachableError
 from prefixctl.ids import Salt
 
+MAX_MESSAGE = 300
+"""Characters of a server's own words in a message of ours."""
 RANK_HEADER = "X-data-parallel-rank"
 _LABELS = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
-    """What a server says of itself.
-
-    Attributes:
-        models: Served model names.
-        max_model_len: Longest request in tokens, if it says so.
-        ranks: Data-parallel ranks.
-        block_size: Tokens in a KV block, or None if not shown.
-        prefix_caching: Whether the prefix cache is on, or None if not shown.
-        hash_algorithm: The block hash's name, or None if not shown.
-    """
-
-    models: tuple[str, ...]
-    max_model_len: int | None
-    ranks: int
-    block_size: int | None
-    prefix_caching: bool | None
-    hash_algorithm: str | None
 
 
 class HttpEngine:
@@ -60,7 +40,7 @@ class HttpEngine:
             url: Base address, for example ``http://127.0.0.1:8000``.
             model: Served name to ask for; the server's first if omitted.
             api_key: Sent as a bearer token.
-            timeout_seconds: For one whole answer.
+            timeout_seconds: For connecting, and for each wait for more of an answer.
             transport: For tests.
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -97,16 +77,11 @@ class HttpEngine:
         """The base address."""
         return self._url
 
-    def models(self) -> Sequence[str]:
-        """The served model names. Errors as in `complete`."""
-        return [str(entry["id"]) for entry in self._model_list()]
-
-    def ranks(self) -> int:
-        """The data-parallel ranks, counted from the ``engine`` label of ``/metrics``."""
-        return self.facts().ranks
-
     def facts(self) -> ServerFacts:
-        """Read ``/v1/models`` and ``/metrics``. Errors as in `complete`."""
+        """Read ``/v1/models`` and ``/metrics``. Errors as in `complete`.
+
+        The ranks are counted from the ``engine`` label of the metrics.
+        """
         entries = self._model_list()
         engines: set[str] = set()
         settings: dict[str, str] = {}
@@ -116,13 +91,13 @@ class HttpEngine:
                 engines.add(labels.get("engine", "0"))
                 if line.startswith("vllm:cache_config_info{"):
                     settings = labels
-        lengths = [e["max_model_len"] for e in entries if e.get("max_model_len")]
+        lengths = [e["max_model_len"] for e in entries if isinstance(e.get("max_model_len"), int)]
         block_size = settings.get("block_size", "")
         caching = settings.get("enable_prefix_caching")
         return ServerFacts(
             models=tuple(str(e["id"]) for e in entries),
-            max_model_len=min(lengths, default=None),
             ranks=max(len(engines), 1),
+            max_model_len=min(lengths, default=None),
             block_size=int(block_size) if block_size.isdigit() else None,
             prefix_caching=None if caching is None else caching == "True",
             hash_algorithm=settings.get("prefix_caching_hash_algo"),
@@ -130,8 +105,11 @@ class HttpEngine:
 
     def tokenize(self, request: ChatRequest) -> list[int]:
         """The exact token ids that the server makes of a request. Errors as in `complete`."""
-        answer = self._post("/tokenize", self._body(request)).json()
-        return [int(t) for t in answer["tokens"]]
+        return self._tokens(self._body(request))
+
+    def tokenize_text(self, text: str) -> list[int]:
+        """The token ids of a text alone; no special tokens are added. Errors as in `complete`."""
+        return self._tokens({"model": self._served(), "prompt": text, "add_special_tokens": False})
 
     def complete(
         self,
@@ -171,28 +149,44 @@ class HttpEngine:
         }
         if salt is not None:
             body["cache_salt"] = salt
-        answer = self._post("/v1/chat/completions", body).json()
-        choice = answer["choices"][0]
-        return Completion(
-            use=_use(answer["usage"], None),
-            token_ids=tuple(choice["token_ids"]),
-            logprobs=tuple(
-                {int(c["token"].removeprefix("token_id:")): c["logprob"] for c in t["top_logprobs"]}
-                for t in choice["logprobs"]["content"]
-            ),
-        )
+        answer = self._object(self._post("/v1/chat/completions", body))
+        try:
+            choice = answer["choices"][0]
+            return Completion(
+                use=self._use(answer["usage"], None),
+                token_ids=tuple(choice["token_ids"]),
+                logprobs=tuple(
+                    {int(c["token"].removeprefix("token_id:")): c["logprob"] for c in best}
+                    for best in (t["top_logprobs"] for t in choice["logprobs"]["content"])
+                ),
+            )
+        except (KeyError, IndexError, TypeError, ValueError) as exc:
+            raise self._unexpected("/v1/chat/completions", exc) from exc
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _served(self) -> str:
         if self._model is None:
             self._model = str(self._model_list()[0]["id"])
-        body: dict[str, Any] = {"model": self._model, "messages": list(request.messages)}
+        return self._model
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._served(), "messages": list(request.messages)}
         if request.tools is not None:
             # Without a tool parser vLLM refuses tool_choice "auto"; "none" renders tools alike.
             body |= {"tools": list(request.tools), "tool_choice": "none"}
         return body
 
+    def _tokens(self, body: Mapping[str, Any]) -> list[int]:
+        tokens = self._object(self._post("/tokenize", body)).get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(t, int) for t in tokens):
+            raise self._unexpected("/tokenize", "no tokens in it")
+        return tokens
+
     def _model_list(self) -> list[dict[str, Any]]:
-        entries: list[dict[str, Any]] = self._get("/v1/models").json().get("data") or []
+        entries = self._object(self._get("/v1/models")).get("data")
+        if not isinstance(entries, list) or not all(
+            isinstance(e, dict) and "id" in e for e in entries
+        ):
+            raise self._unexpected("/v1/models", "no models in it")
         if not entries:
             raise ServerError(f"{self._url} serves no model")
         return entries
@@ -201,7 +195,16 @@ class HttpEngine:
         return self._checked(self._request("GET", path))
 
     def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        return self._checked(self._request("POST", path, json=body))
+        return self._checked(self._request("POST", path, json=body), hide=body.get("cache_salt"))
+
+    def _object(self, response: httpx.Response) -> dict[str, Any]:
+        try:
+            value = response.json()
+        except ValueError as exc:
+            raise self._unexpected(response.request.url.path, "not JSON") from exc
+        if not isinstance(value, dict):
+            raise self._unexpected(response.request.url.path, "not an object")
+        return value
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
@@ -220,7 +223,7 @@ class HttpEngine:
             ) as response:
                 if response.status_code != httpx.codes.OK:
                     response.read()
-                    self._checked(response)
+                    self._checked(response, hide=body.get("cache_salt"))
                 for line in response.iter_lines():
                     if not line.startswith("data: {"):
                         continue
@@ -230,24 +233,55 @@ class HttpEngine:
             raise self._unreachable(exc) from exc
         if usage is None:
             raise ServerError(f"{self._url} broke off before it reported its usage")
-        return Completion(use=_use(usage, first))
+        return Completion(use=self._use(usage, first))
 
     def _event(self, line: str) -> Mapping[str, Any]:
-        event: Mapping[str, Any] = json.loads(line.removeprefix("data: "))
+        try:
+            event: Mapping[str, Any] = json.loads(line.removeprefix("data: "))
+        except ValueError as exc:
+            raise self._unexpected("/v1/chat/completions", "a broken event") from exc
         if "error" in event:
-            raise ServerError(f"{self._url} broke off: {event['error']}")
+            raise ServerError(f"{self._url} broke off: {str(event['error'])[:MAX_MESSAGE]}")
         return event
 
-    def _checked(self, response: httpx.Response) -> httpx.Response:
+    def _use(self, usage: object, ttft_seconds: float | None) -> CacheUse:
+        """The usage of an answer; what is null or absent is not reported, never zero."""
+        values = usage if isinstance(usage, dict) else {}
+        details = values.get("prompt_tokens_details")
+        prompt, cached = values.get("prompt_tokens"), None
+        if isinstance(details, dict):
+            cached = details.get("cached_tokens")
+        if not isinstance(prompt, int) or not isinstance(cached, int | None):
+            raise self._unexpected("/v1/chat/completions", "no usage in it")
+        if cached is not None and not 0 <= cached <= prompt:
+            raise self._unexpected(
+                "/v1/chat/completions", f"{cached} cached of {prompt} prompt tokens"
+            )
+        return CacheUse(prompt_tokens=prompt, cached_tokens=cached, ttft_seconds=ttft_seconds)
+
+    def _unexpected(self, path: str, what: object) -> ServerError:
+        return ServerError(
+            f"{self._url}{path} answered something unexpected: {what}",
+            hint="is this the address of a vLLM server?",
+        )
+
+    def _checked(self, response: httpx.Response, hide: str | None = None) -> httpx.Response:
+        """The response if it is a success; else its message, without the salt that was sent."""
         if response.is_success:
             return response
         try:
             body = response.json()
-            message = body.get("error", body).get("message") or body
+            message = str(body.get("error", body).get("message") or body)
         except (ValueError, AttributeError):
-            message = response.text[:200]
+            message = response.text
+        if hide:
+            message = message.replace(hide, "***")
+        status = response.status_code
         raise ServerError(
-            f"{self._url}{response.request.url.path} answered {response.status_code}: {message}"
+            f"{self._url}{response.request.url.path} answered {status}: {message[:MAX_MESSAGE]}",
+            hint="does the server want an API key? set $VLLM_API_KEY"
+            if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
+            else None,
         )
 
     def _unreachable(self, exc: httpx.HTTPError) -> UnreachableError:
@@ -255,11 +289,3 @@ class HttpEngine:
             f"{self._url} does not answer: {str(exc) or type(exc).__name__}",
             hint="is the server up? start one with `prefixctl serve`",
         )
-
-
-def _use(usage: Mapping[str, Any], ttft_seconds: float | None) -> CacheUse:
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if details else None
-    return CacheUse(
-        prompt_tokens=int(usage["prompt_tokens"]), cached_tokens=cached, ttft_seconds=ttft_seconds
-    )

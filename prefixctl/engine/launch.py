@@ -37,7 +37,7 @@ class ServeCommand:
     def url(self) -> str:
         """The base address; a wildcard address is reached over loopback."""
         host = "127.0.0.1" if self.host in {"0.0.0.0", "::", ""} else self.host  # noqa: S104
-        return f"http://{host}:{self.port}"
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 def serve_command(
@@ -57,8 +57,8 @@ def serve_command(
     arguments = [sys.executable, "-m", API_SERVER]
     arguments += ["--model", str(config.root / model) if local else model]
     arguments += ["--host", server.host, "--port", str(port)]
-    name = server.served_model_name or (target.model if target else model)
-    arguments += ["--served-model-name", name, "--dtype", server.dtype]
+    name = config.served_name(target) if target else server.served_model_name or model
+    arguments += ["--served-model-name", name]
     caching = config.prefix_cache.enabled
     arguments += ["--enable-prefix-caching" if caching else "--no-enable-prefix-caching"]
     arguments += ["--enable-prompt-tokens-details"]
@@ -93,14 +93,14 @@ def serve_command(
 def _target_arguments(config: Config, target: TargetConfig | None) -> list[str]:
     if target is None:
         return []
-    arguments = ["--block-size", str(target.block_size)]
+    arguments = ["--block-size", str(target.block_size), "--dtype", target.dtype]
     arguments += ["--prefix-caching-hash-algo", target.hash_algorithm]
     if target.kv_dtype != "auto":
         arguments += ["--kv-cache-dtype", target.kv_dtype]
     if target.revision is not None:
         arguments += ["--revision", target.revision]
-    if target.tokenizer is not None and target.tokenizer != target.model:
-        folder = config.root / target.tokenizer
+    if target.tokenizer not in {None, target.model} and "://" not in str(target.tokenizer):
+        folder = config.root / str(target.tokenizer)
         arguments += ["--tokenizer", str(folder.parent if folder.suffix == ".json" else folder)]
     if target.chat_template is not None:
         arguments += ["--chat-template", str(config.root / target.chat_template)]

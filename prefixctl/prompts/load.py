@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +11,10 @@ import yaml
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes
 from pydantic import Field, WithJsonSchema, field_validator
 
-from prefixctl.config import Name
+from prefixctl.config import Name, valid_name
 from prefixctl.core.prompt import (
     DEFAULT_ROLES,
+    PROMPT_FILE,
     Parameter,
     Prompt,
     Section,
@@ -25,7 +26,6 @@ from prefixctl.errors import NothingToDoError, PromptError
 from prefixctl.ids import PromptName
 from prefixctl.yamlfile import StrictModel, did_you_mean, line_of, load_model, read_bytes
 
-PROMPT_FILE = "prompt.yaml"
 MAX_FILE_BYTES = 32 * 1024 * 1024
 """A prompt file above this is a mistake: no model takes that many tokens."""
 
@@ -80,6 +80,24 @@ def is_inside(file: str) -> bool:
     return bool(file) and not path.startswith(("/", "../")) and path != ".." and ":" not in path
 
 
+SKIPPED_FOLDERS = frozenset(
+    ["node_modules", "__pycache__", "site-packages", "venv", "dist", "build"]
+)
+
+
+def walk_prompts(top: Path) -> Iterator[Path]:
+    """Governed prompt folders below a folder, or itself.
+
+    Hidden folders, and those that tools make, are passed over; a prompt holds no other prompts.
+    """
+    if (top / PROMPT_FILE).is_file():
+        yield top
+        return
+    for folder in sorted(p for p in top.iterdir() if p.is_dir() and not p.is_symlink()):
+        if not folder.name.startswith(".") and folder.name not in SKIPPED_FOLDERS:
+            yield from walk_prompts(folder)
+
+
 def find_prompts(folder: Path) -> list[Path]:
     """All governed prompt folders below a folder (or itself), sorted.
 
@@ -90,7 +108,7 @@ def find_prompts(folder: Path) -> list[Path]:
         raise NothingToDoError(
             "no such folder", path=str(folder), hint="set `prompts:` in prefixctl.yaml"
         )
-    found = sorted(p.parent for p in folder.rglob(PROMPT_FILE))
+    found = sorted(walk_prompts(folder))
     if not found:
         raise NothingToDoError(
             "holds no governed prompt", path=str(folder), hint=f"a prompt folder has {PROMPT_FILE}"
@@ -124,7 +142,9 @@ def load_prompt(folder: Path) -> Prompt:
         if file not in files:
             files[file] = read(file, line)
             if is_template(file):
-                pending += [(f, None) for f in _included(files[file], str(folder / file))]
+                path = str(folder / file)
+                tree = parse_template(decode(files[file], path), path)
+                pending += [(f, None) for f in _included(tree, path)]
     return parse_prompt(files, name=PromptName(folder.resolve().name), origin=str(folder))
 
 
@@ -168,12 +188,23 @@ def parse_prompt(files: Mapping[str, bytes], *, name: PromptName, origin: str) -
         else:
             decode(files[section.file], f"{origin}/{section.file}")
     return Prompt(
-        name=PromptName(model.name or name),
+        name=PromptName(_checked_name(model.name or name, path)),
         sections=sections,
         parameters=parameters,
         files=dict(files),
         origin=origin,
     )
+
+
+def _checked_name(name: str, path: str) -> str:
+    try:
+        return valid_name(name)
+    except ValueError as exc:
+        raise PromptError(
+            f"the folder's name is no prompt name: {exc}",
+            path=path,
+            hint="rename it, or give `name:`",
+        ) from exc
 
 
 def decode(data: bytes, path: str) -> str:
@@ -212,39 +243,54 @@ def parse_template(text: str, path: str) -> nodes.Template:
         raise PromptError("broken template: nested too deeply", path=path) from exc
 
 
-def _included(data: bytes, path: str) -> list[str]:
-    tree = parse_template(decode(data, path), path)
+def _included(tree: nodes.Template, path: str) -> list[str]:
+    """The files that a template includes, imports or extends, but for those that may be missing."""
+    optional = {
+        n.template.value
+        for n in tree.find_all(nodes.Include)
+        if n.ignore_missing and isinstance(n.template, nodes.Const)
+    }
     files = []
     for file in meta.find_referenced_templates(tree):
         if file is None:
             raise PromptError("includes a file by a computed name", path=path, hint="name it")
         if not is_inside(file):
             raise PromptError(f"includes '{file}', which leaves the prompt folder", path=path)
-        files.append(posixpath.normpath(file))
+        if file not in optional:
+            files.append(posixpath.normpath(file))
     return files
 
 
 def _check_template(
     files: Mapping[str, bytes], file: str, parameters: Mapping[str, Parameter], origin: str
 ) -> None:
-    """Refuse undefined parameters in a template and in all that it includes."""
-    pending, seen = [file], set()
+    """Refuse undefined parameters in a template and in all that it includes.
+
+    A name that any of these templates binds (a loop variable, say) may be used in all of them.
+    """
+    trees: dict[str, nodes.Template] = {}
+    pending = [file]
     while pending:
         current = pending.pop()
         path = f"{origin}/{current}"
-        if current in seen:
+        if current in trees:
             continue
-        seen.add(current)
         if current not in files:
             raise PromptError("included, but missing", path=path)
-        tree = parse_template(decode(files[current], path), path)
-        pending += _included(files[current], path)
-        for name in sorted(meta.find_undeclared_variables(tree) - set(parameters)):
+        trees[current] = parse_template(decode(files[current], path), path)
+        pending += _included(trees[current], path)
+    known = {*parameters, *(name for tree in trees.values() for name in _bound(tree))}
+    for current, tree in trees.items():
+        for name in sorted(meta.find_undeclared_variables(tree) - known):
             uses = [n.lineno for n in tree.find_all(nodes.Name) if n.name == name]
             raise PromptError(
                 f"undefined parameter '{name}'",
-                path=path,
+                path=f"{origin}/{current}",
                 line=min(uses, default=None),
                 hint=did_you_mean(name, list(parameters))
                 or f"declare it under `parameters:` in {origin}/{PROMPT_FILE}",
             )
+
+
+def _bound(tree: nodes.Template) -> set[str]:
+    return {n.name for n in tree.find_all(nodes.Name) if n.ctx in {"store", "param"}}

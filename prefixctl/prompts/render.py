@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import DictLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from pydantic import RootModel
 
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.prompt import Prompt, Section, SectionKind, Volatility, is_template
+from prefixctl.core.prompt import PROMPT_FILE, Prompt, Section, SectionKind, Volatility, is_template
 from prefixctl.errors import PromptError
 from prefixctl.prompts.load import decode
-from prefixctl.yamlfile import load_value
+from prefixctl.yamlfile import StrictModel, line_of, load_model
 
 JOINT = "\n\n"
 """Between two text sections of one message."""
+
+MESSAGE_EXAMPLE = "- {role: user, content: Hello}"
+TOOL_EXAMPLE = '{"type": "function", "function": {"name": "look_up", "parameters": {}}}'
 
 PROBE_VALUES = ("Alpha 1", "zulu: 2", "9", "你好", "(omega)", "\nnew line")
 """Values that differ from their first character on, each of another class, so that tokens which
@@ -88,12 +92,19 @@ def probe_values(
 ) -> dict[str, str]:
     """Values whose first characters differ between any two indices, for every dynamic parameter.
 
-    Parameters that hold still on a target keep one value: the target's, else the first example.
+    Raises:
+        PromptError: If a deployment value is not given: an example must not become part of a key.
     """
-    values = example_values(prompt, 0, deployment)
+    values = dict(_with_deployment(prompt, {}, deployment))
     for p in prompt.parameters.values():
         if p.scope.is_dynamic:
             values[p.name] = PROBE_VALUES[index % len(PROBE_VALUES)]
+        elif p.scope is Volatility.DEPLOYMENT and p.name not in values:
+            raise PromptError(
+                f"no value for the deployment parameter '{p.name}'",
+                path=f"{prompt.origin}/{PROMPT_FILE}",
+                hint=f"give it in prefixctl.yaml: targets.<target>.parameters.{p.name}",
+            )
     return values
 
 
@@ -136,23 +147,58 @@ def _tool_list(text: str, section: Section, prompt: Prompt) -> list[Mapping[str,
         raise PromptError(
             f"broken JSON: {exc.msg}", path=path, line=exc.lineno, column=exc.colno
         ) from exc
+    except RecursionError as exc:
+        raise PromptError("broken JSON: nested too deeply", path=path) from exc
     entries = value if isinstance(value, list) else []
-    if not entries or not all(isinstance(t, dict) and "function" in t for t in entries):
-        raise PromptError(
-            "not a list of tool schemas",
-            path=path,
-            line=1,
-            hint='[{"type": "function", "function": {"name": ...}}]',
-        )
+    if not entries:
+        raise PromptError("not a list of tool schemas", path=path, line=1, hint=f"[{TOOL_EXAMPLE}]")
+    for number, entry in enumerate(entries, start=1):
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise PromptError(
+                f"tool {number} is no tool schema: a function with a name is missing",
+                path=path,
+                hint=TOOL_EXAMPLE,
+            )
+        if not isinstance(function.get("parameters", {}), dict | None):
+            raise PromptError(f"tool {number}: `parameters` is no JSON schema", path=path)
     return entries
+
+
+class TextPart(StrictModel):
+    """A part of a message's content; governed prefixes hold text only."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(StrictModel):
+    """A message of a list, in the OpenAI style."""
+
+    role: str
+    content: str | tuple[TextPart, ...] | None = None
+    name: str | None = None
+    reasoning: str | None = None
+    tool_calls: tuple[dict[str, Any], ...] | None = None
+    tool_call_id: str | None = None
+
+
+class MessageList(RootModel[tuple[Message, ...]]):
+    """A few-shot section: at least one message."""
 
 
 def _message_list(text: str, section: Section, prompt: Prompt) -> list[dict[str, Any]]:
     path = f"{prompt.origin}/{section.file}"
-    value = load_value(text.encode(), path, PromptError)
-    entries = value if isinstance(value, list) else []
-    if not entries or not all(isinstance(m, dict) and "role" in m for m in entries):
-        raise PromptError(
-            "not a list of messages", path=path, line=1, hint="- {role: user, content: ...}"
-        )
-    return [dict(m) for m in entries]
+    messages, node = load_model(MessageList, text.encode(), path, PromptError)
+    if not messages.root:
+        raise PromptError("holds no message", path=path, line=1, hint=MESSAGE_EXAMPLE)
+    for number, message in enumerate(messages.root):
+        for call in message.tool_calls or ():
+            function = call.get("function")
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                raise PromptError(
+                    "a tool call without a function's name",
+                    path=path,
+                    line=line_of(node, (number, "tool_calls")),
+                )
+    return [m.model_dump(exclude_unset=True) for m in messages.root]

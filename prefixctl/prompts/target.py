@@ -10,11 +10,12 @@ from prefixctl.config import Config, PrefixCacheConfig, TargetConfig
 from prefixctl.core.blocks import Alignment, common_prefix_tokens
 from prefixctl.core.keys import KeyMaterial, TargetMaterial
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.prompt import GOVERNED_KINDS, Prompt, digest_of
+from prefixctl.core.prompt import GOVERNED_KINDS, PROMPT_FILE, Prompt, digest_of
+from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import PromptError
 from prefixctl.ids import Digest, PrefixKey
 from prefixctl.prompts.render import PROBE_VALUES, example_values, probe_values, render
-from prefixctl.prompts.tokenize import LocalTokenizer, load_tokenizer
+from prefixctl.prompts.tokenize import RequestTokenizer, ServerTokenizer, load_tokenizer
 from prefixctl.yamlfile import read_bytes
 
 
@@ -25,7 +26,7 @@ class Target:
     name: str
     settings: TargetConfig
     material: TargetMaterial
-    tokenizer: LocalTokenizer
+    tokenizer: RequestTokenizer
 
 
 def model_version(settings: TargetConfig) -> str:
@@ -59,21 +60,17 @@ def load_target(config: Config, name: str) -> Target:
         TokenizerError: If its tokenizer or chat template is missing or broken.
     """
     settings = config.target(name)
-    root = config.root
-    folder = root / (settings.tokenizer or settings.model)
-    tokenizer = load_tokenizer(
-        folder,
-        chat_template=root / settings.chat_template if settings.chat_template else None,
-        kwargs=settings.chat_template_kwargs,
-    )
+    tokenizer = _tokenizer(config, settings)
     material = TargetMaterial(
         model=settings.model,
         revision=settings.revision,
-        weights_fingerprint=settings.weights_fingerprint or _fingerprint(root / settings.model),
+        weights_fingerprint=settings.weights_fingerprint
+        or _fingerprint(config.root / settings.model),
         tokenizer_digest=tokenizer.digest,
         chat_template_digest=tokenizer.chat_template_digest,
         template_kwargs=settings.chat_template_kwargs,
         adapter_digest=settings.adapter_digest,
+        dtype=settings.dtype,
         kv_dtype=settings.kv_dtype,
         block_size=settings.block_size,
         hash_algorithm=settings.hash_algorithm,
@@ -107,7 +104,7 @@ def measure(prompt: Prompt, target: Target, rules: PrefixCacheConfig) -> Measure
     if not any(p.scope.is_dynamic for p in prompt.parameters.values()):
         raise PromptError(
             "no dynamic parameter, so every request would be the same",
-            path=f"{prompt.origin}/prompt.yaml",
+            path=f"{prompt.origin}/{PROMPT_FILE}",
             hint="end the prompt with a section that holds the question (scope request)",
         )
     deployment = target.settings.parameters
@@ -140,6 +137,18 @@ def measure(prompt: Prompt, target: Target, rules: PrefixCacheConfig) -> Measure
 def example_request(prompt: Prompt, target: Target, index: int) -> ChatRequest:
     """A request as a user would send it, from the ``index``-th examples."""
     return render(prompt, example_values(prompt, index, target.settings.parameters))
+
+
+def _tokenizer(config: Config, settings: TargetConfig) -> RequestTokenizer:
+    where = settings.tokenizer or settings.model
+    if where.startswith(("http://", "https://")):
+        return ServerTokenizer(HttpEngine(where, model=config.served_name(settings)))
+    template = settings.chat_template
+    return load_tokenizer(
+        config.root / where,
+        chat_template=config.root / template if template else None,
+        kwargs=settings.chat_template_kwargs,
+    )
 
 
 def _fingerprint(model: Path) -> Digest | None:

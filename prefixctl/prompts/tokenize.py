@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from prefixctl.core.ports import ChatRequest, Engine
+from prefixctl.core.ports import ChatRequest
 from prefixctl.core.prompt import canonical_json, digest_of
+from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import TokenizerError
 from prefixctl.ids import Digest
 from prefixctl.prompts.chat import ChatTemplate
@@ -24,17 +26,39 @@ SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token
 
 
 class RequestTokenizer(Protocol):
-    """Turns a chat request into the token ids that the model sees."""
+    """Turns requests and texts into the token ids that the model sees."""
+
+    @property
+    def digest(self) -> Digest:
+        """Of the tokenizer's definition."""
+
+    @property
+    def chat_template_digest(self) -> Digest | None:
+        """Of the chat template's bytes, or None if they are not known."""
 
     def token_ids(self, request: ChatRequest) -> list[int]:
         """All prompt tokens of the request, with the opening of the assistant's turn."""
 
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text alone; no special tokens are added."""
+
 
 class ServerTokenizer:
-    """The exact ids of a live server."""
+    """The exact ids of a live server, for a target without tokenizer files at hand.
 
-    def __init__(self, engine: Engine) -> None:
+    Neither tokenizer nor template is known, so the digest names the server's model only: a
+    changed template shows in the tokens, and so in the key.
+    """
+
+    chat_template_digest: Digest | None = None
+
+    def __init__(self, engine: HttpEngine) -> None:
         self._engine = engine
+
+    @cached_property
+    def digest(self) -> Digest:
+        """Of the served model names. Errors as in `token_ids`."""
+        return digest_of(canonical_json(["served", *self._engine.facts().models]))
 
     def token_ids(self, request: ChatRequest) -> list[int]:
         """Ask ``/tokenize``.
@@ -43,6 +67,10 @@ class ServerTokenizer:
             UnreachableError: If the server does not answer.
         """
         return self._engine.tokenize(request)
+
+    def encode(self, text: str) -> list[int]:
+        """Ask ``/tokenize`` for a text alone. Errors as in `token_ids`."""
+        return self._engine.tokenize_text(text)
 
 
 class LocalTokenizer:
@@ -132,7 +160,7 @@ def load_tokenizer(
     special = _special_tokens(settings)
     templates = {
         name: ChatTemplate(
-            source.decode("utf-8-sig", errors="replace"),
+            _decode(source, str(chat_template or file.parent)),
             special_tokens=special,
             kwargs=kwargs or {},
             path=str(chat_template or file.parent),
@@ -147,6 +175,13 @@ def load_tokenizer(
         chat_template_digest=digest_of(b"\0".join(sources.values())) if sources else None,
         path=str(file.parent),
     )
+
+
+def _decode(source: bytes, path: str) -> str:
+    try:
+        return source.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise TokenizerError("the chat template is not UTF-8", path=path) from exc
 
 
 def _settings(path: Path) -> dict[str, Any]:

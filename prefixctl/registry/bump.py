@@ -20,7 +20,11 @@ from prefixctl.core.versions import (
 from prefixctl.errors import UsageError
 from prefixctl.ids import PromptName
 from prefixctl.prompts.target import load_targets
-from prefixctl.registry.worktree import governed_prompts, target_records
+from prefixctl.registry.worktree import (
+    governed_prompts,
+    refuse_unknown_parameters,
+    target_records,
+)
 from prefixctl.sources.lockfile import load_lock, update_lock
 
 FIRST_REASON = "first version"
@@ -151,6 +155,8 @@ def unbumped(prompt: Prompt, lock: Lock) -> str | None:
 
 def _drafts(config: Config, names: Sequence[str]) -> list[_Draft]:
     prompts = governed_prompts(config, names)
+    if not names:
+        refuse_unknown_parameters(config, prompts)
     targets = load_targets(config)
     return [
         _Draft(name=p.name, content=content_of(p), targets=target_records(config, p, targets))

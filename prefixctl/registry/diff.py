@@ -186,8 +186,7 @@ def _file_diffs(a: Prompt, b: Prompt) -> tuple[FileDiff, ...]:
 
 def _kinds(prompt: Prompt) -> dict[str, str]:
     kinds = {s.file: s.kind.value for s in prompt.sections}
-    rest = sorted(set(prompt.files) - set(kinds) - {"prompt.yaml"})
-    return kinds | dict.fromkeys(rest, "included")
+    return kinds | dict.fromkeys(prompt.included, "included")
 
 
 def _status(file: str, a: Mapping[str, bytes], b: Mapping[str, bytes]) -> FileStatus:

@@ -13,6 +13,7 @@ from prefixctl.errors import RegistryError
 from prefixctl.ids import PromptName
 from prefixctl.prompts.render import example_values, render
 from prefixctl.prompts.target import Target, load_target, measure
+from prefixctl.prompts.tokenize import LocalTokenizer
 from prefixctl.registry.sides import resolve
 from prefixctl.registry.spans import Region, Span, cut, find_regions
 from prefixctl.sources.lockfile import load_lock
@@ -61,16 +62,21 @@ def show(config: Config, name: str, ref: str | None = None, *, target: str | Non
     chosen = target or next(iter(config.targets), None)
     if chosen is None:
         return _without_target(side.prompt, side.label)
-    return _on_target(config, side.prompt, side.label, load_target(config, chosen))
+    loaded = load_target(config, chosen)
+    if isinstance(loaded.tokenizer, LocalTokenizer):
+        return _on_target(config, side.prompt, side.label, loaded, loaded.tokenizer)
+    return _without_target(side.prompt, side.label)
 
 
-def _on_target(config: Config, prompt: Prompt, label: str, target: Target) -> Shown:
+def _on_target(
+    config: Config, prompt: Prompt, label: str, target: Target, tokenizer: LocalTokenizer
+) -> Shown:
     def make(values: Mapping[str, str]) -> str:
-        return target.tokenizer.render(render(prompt, values))
+        return tokenizer.render(render(prompt, values))
 
     values = _values(prompt, target.settings.parameters)
     text = make(values)
-    ends = target.tokenizer.token_ends(text)
+    ends = tokenizer.token_ends(text)
     measured = measure(prompt, target, config.prefix_cache)
     shared = min(measured.alignment.shared_tokens, len(ends))
     unit = measured.alignment.unit

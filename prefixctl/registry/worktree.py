@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from prefixctl.config import Config
 from prefixctl.core.changes import block_chain, material_record
-from prefixctl.core.prompt import Prompt
+from prefixctl.core.prompt import Prompt, Volatility
 from prefixctl.core.versions import TargetRecord
-from prefixctl.errors import NothingToDoError, PromptError, UsageError
+from prefixctl.errors import ConfigError, NothingToDoError, PromptError, UsageError
 from prefixctl.ids import PromptName
 from prefixctl.prompts.load import find_prompts, load_prompt
 from prefixctl.prompts.target import Measurement, Target, load_targets, measure
@@ -56,6 +56,26 @@ def find_prompt(config: Config, name: str) -> Prompt | None:
         return governed_prompts(config, [name])[0]
     except (NothingToDoError, UsageError):
         return None
+
+
+def refuse_unknown_parameters(config: Config, prompts: Sequence[Prompt]) -> None:
+    """Refuse a target's parameter that no prompt has: it is a typo, and would be left unused.
+
+    Raises:
+        ConfigError: With the nearest name.
+    """
+    known = sorted(
+        {p.name for x in prompts for p in x.parameters.values() if p.scope is Volatility.DEPLOYMENT}
+    )
+    for name, target in config.targets.items():
+        for parameter in target.parameters:
+            if parameter not in known:
+                raise ConfigError(
+                    f"targets.{name}.parameters: no prompt has a deployment parameter "
+                    f"'{parameter}'",
+                    path=config.path,
+                    hint=did_you_mean(parameter, known) or "take it out",
+                )
 
 
 def unknown_prompt(name: str, known: Sequence[str]) -> UsageError:

@@ -37,11 +37,19 @@ class WarmStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmItem:
-    """One live version to warm, measured on the target."""
+    """One live version to warm, measured on the target.
+
+    Attributes:
+        prompt: The live version's text.
+        version: Its number.
+        measurement: On the target.
+        drift: Why the target is not what the version was bumped for; empty if it is.
+    """
 
     prompt: Prompt
     version: int
     measurement: Measurement
+    drift: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +110,7 @@ class WarmReport:
         return max((causes.get(o.status, ExitCode.OK) for o in self.outcomes), default=ExitCode.OK)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     item: WarmItem
     engine: Engine
@@ -116,37 +124,38 @@ def warm(
     target: Target,
     namespaces: Sequence[SaltedNamespace],
     *,
+    served_name: str,
     concurrency: int = 2,
     on_outcome: Callable[[WarmOutcome, int, int], None] = lambda *_: None,
 ) -> WarmReport:
     """Warm every prefix on every data-parallel rank of every server, in every namespace.
 
-    A server that does not answer fails its own entries only.
+    A server that does not answer, or is not what the target says, fails its own entries only.
 
     Args:
         items: Live versions.
         engines: One for each server.
         target: What the items were measured on.
         namespaces: At least one.
-        concurrency: Requests in flight at most, over all servers.
+        served_name: The model that every server must serve.
+        concurrency: Requests in flight at most on each server.
         on_outcome: Called with each outcome, the number done and the number of all.
     """
     started = time.monotonic()
     jobs: list[_Job] = []
-    outcomes: dict[int, WarmOutcome] = {}
+    refused: dict[int, WarmOutcome] = {}
     for engine in engines:
-        try:
-            ranks = engine.ranks()
-        except PrefixctlError as exc:
-            ranks, failure = 1, exc
-            for item in items:
+        ranks, error = _inspect(engine, target, served_name)
+        for item in items:
+            for rank in range(ranks):
                 for namespace in namespaces:
-                    job = _Job(item, engine, 0, namespace)
-                    outcomes[len(jobs)] = _failed(job, failure)
+                    job = _Job(item=item, engine=engine, rank=rank, namespace=namespace)
+                    problem = DriftError(item.drift) if item.drift else error
+                    if problem is not None:
+                        refused[len(jobs)] = _refused(job, problem)
                     jobs.append(job)
-            continue
-        jobs += [_Job(i, engine, r, n) for i in items for r in range(ranks) for n in namespaces]
-    finished = _run(jobs, dict(outcomes), target, concurrency)
+    outcomes: dict[int, WarmOutcome] = {}
+    finished = _run(jobs, refused, target, concurrency)
     for done, (index, outcome) in enumerate(finished, start=1):
         outcomes[index] = outcome
         on_outcome(outcome, done, len(jobs))
@@ -154,23 +163,49 @@ def warm(
     return WarmReport(outcomes=ordered, seconds=time.monotonic() - started)
 
 
+def _inspect(engine: Engine, target: Target, served_name: str) -> tuple[int, PrefixctlError | None]:
+    """The ranks of a server, and why it cannot be warmed, if it cannot."""
+    try:
+        facts = engine.facts()
+    except PrefixctlError as exc:
+        return 1, exc
+    wanted = target.material
+    if served_name not in facts.models:
+        return facts.ranks, DriftError(
+            f"the server serves {', '.join(facts.models)}, not '{served_name}'"
+        )
+    for what, there, here in (
+        ("block size", facts.block_size, wanted.block_size),
+        ("block hash", facts.hash_algorithm, wanted.hash_algorithm),
+    ):
+        if there is not None and there != here:
+            return facts.ranks, DriftError(
+                f"the server's {what} is {there}, target '{target.name}' has {here}"
+            )
+    return facts.ranks, None
+
+
 def _run(
-    jobs: Sequence[_Job], failed: Mapping[int, WarmOutcome], target: Target, concurrency: int
+    jobs: Sequence[_Job], refused: Mapping[int, WarmOutcome], target: Target, concurrency: int
 ) -> Iterator[tuple[int, WarmOutcome]]:
-    yield from failed.items()
+    """Outcomes as they come; each server has its own workers, so a slow one holds up no other."""
+    yield from refused.items()
     cancelled = threading.Event()
-    with ThreadPoolExecutor(max_workers=max(concurrency, 1)) as pool:
-        pending = {
-            pool.submit(_warm_one, job, target, cancelled): index
-            for index, job in enumerate(jobs)
-            if index not in failed
-        }
-        try:
-            for future in as_completed(pending):
-                yield pending[future], future.result()
-        finally:
-            cancelled.set()
-            pool.shutdown(cancel_futures=True)
+    engines = {id(job.engine): job.engine for job in jobs}
+    pools = {key: ThreadPoolExecutor(max_workers=concurrency) for key in engines}
+    pending = {
+        pools[id(job.engine)].submit(_warm_one, job, target, cancelled): index
+        for index, job in enumerate(jobs)
+        if index not in refused
+    }
+    try:
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+    finally:
+        # After an interrupt nobody waits for requests in flight: the caller closes the engines.
+        cancelled.set()
+        for pool in pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _warm_one(job: _Job, target: Target, cancelled: threading.Event) -> WarmOutcome:
@@ -184,10 +219,8 @@ def _warm_one(job: _Job, target: Target, cancelled: threading.Event) -> WarmOutc
         was_resident = state is CacheState.FULL
         if state in {CacheState.MISS, CacheState.PARTIAL}:
             use, state = _send(job, target, _request(job, target, 1))
-    except DriftError as exc:
-        return _outcome(job, WarmStatus.DRIFT, message=str(exc))
     except PrefixctlError as exc:
-        return _failed(job, exc)
+        return _refused(job, exc)
     status = {
         CacheState.FULL: WarmStatus.RESIDENT,
         CacheState.TOO_SHORT: WarmStatus.TOO_SHORT,
@@ -247,8 +280,9 @@ def _explain(job: _Job, status: WarmStatus, use: CacheUse) -> str:
     return ""
 
 
-def _failed(job: _Job, exc: PrefixctlError) -> WarmOutcome:
-    return _outcome(job, WarmStatus.FAILED, message=str(exc))
+def _refused(job: _Job, exc: PrefixctlError) -> WarmOutcome:
+    status = WarmStatus.DRIFT if isinstance(exc, DriftError) else WarmStatus.FAILED
+    return _outcome(job, status, message=f"{exc}; {exc.hint}" if exc.hint else str(exc))
 
 
 def _outcome(

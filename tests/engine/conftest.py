@@ -24,13 +24,18 @@ from prefixctl.engine.launch import Server, free_port
 PROJECT = """\
 prompts: templates
 targets:
-  cbor: {{model: model, block_size: 32, hash_algorithm: sha256_cbor, servers: ["{cbor}"]}}
-  ranks: {{model: model, block_size: 32, hash_algorithm: sha256, servers: ["{ranks}"]}}
+  cbor: &cbor
+    model: model
+    dtype: float32
+    block_size: 32
+    hash_algorithm: sha256_cbor
+    parameters: {{index_name: bulletins-north}}
+    servers: ["{cbor}"]
+  ranks: {{<<: *cbor, hash_algorithm: sha256, servers: ["{ranks}"]}}
 tenancy: {{secret_file: secret}}
 """
 SERVER = """\
 server:
-  dtype: float32
   max_model_len: 8192
   kv_cache_gib: 1
   extra_args: ["--enforce-eager"]

@@ -49,7 +49,7 @@ def lint_text(folder: Path, text: str | bytes, name: str = "prompt.jinja") -> Fi
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return lint_paths(Config(root=folder), [path]).files[0]
+    return lint_paths(Config().at(folder), [path]).files[0]
 
 
 CHAT_LOOP = (

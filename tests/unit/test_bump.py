@@ -140,7 +140,7 @@ class TestBump:
 
     def test_no_prompts_is_never_a_clean_pass(self, tmp_path: Path) -> None:
         with pytest.raises(NothingToDoError):
-            check_prompts(Config(root=tmp_path))
+            check_prompts(Config().at(tmp_path))
 
     def test_without_targets_the_text_alone_is_versioned(self, project: Path) -> None:
         (project / "prefixctl.yaml").write_text("{}")

@@ -116,6 +116,13 @@ PROMPT = "templates/support"
             "nowhere/tokenizer.json: no such file",
         ),
         ("prefixctl.yaml", "", ["warm"], 3, "no target"),
+        (
+            "prefixctl.yaml",
+            "targets: {t: {model: m, parameters: {regoin: x}}}\n",
+            ["bump"],
+            3,
+            "no prompt has a deployment parameter 'regoin'",
+        ),
         ("x", "", ["warm"], 2, "no server to warm"),
         ("x", "", ["warm", "--server", "http://127.0.0.1:1"], 3, "registry"),
         ("x", "", ["bump", "suport"], 2, "did you mean support?"),
@@ -165,20 +172,21 @@ def test_a_tokenizer_that_does_not_match_the_lock_is_exit_5(
     config.write_text(config.read_text().replace(str(tokenizer_dir), "other"))
     done = run("warm", "--server", "http://127.0.0.1:1")
     assert done.returncode == 5
-    assert "bump --check" in done.stderr
+    assert "bump --check" in done.stdout
     assert run("bump", "--check").returncode == 5
 
 
 class FakeServer(BaseHTTPRequestHandler):
     """A double of a vLLM server that tokenises every request to the tokens it is given."""
 
+    model = "tiny-model"
     tokens: list[int] = []  # noqa: RUF012
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:
-        body = {"data": [{"id": "fake"}]} if self.path == "/v1/models" else {}
+        body = {"data": [{"id": self.model}]} if self.path == "/v1/models" else {}
         self._answer(body)
 
     def do_POST(self) -> None:
@@ -208,6 +216,15 @@ def test_a_server_with_another_model_is_exit_5(published: Path, fake_server: str
     done = run("warm", "--server", fake_server)
     assert done.returncode == 5
     assert "tokens differ from target 'tiny'" in done.stdout
+
+
+def test_a_server_that_serves_another_name_is_exit_5(
+    published: Path, fake_server: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeServer, "model", "other")
+    done = run("warm", "--server", fake_server)
+    assert done.returncode == 5
+    assert "serves other, not 'tiny-model'" in done.stdout
 
 
 def test_a_taken_port_is_exit_4(project: Path) -> None:

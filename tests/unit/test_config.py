@@ -46,7 +46,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
         ("server:\n  port: 99999\n", 2, "server.port", ""),
         ("a: [1\nb: 2\n", 2, "broken YAML", ""),
         ("prompts: a\nprompts: b\n", 2, "stands twice (first on line 1)", ""),
-        ("root: /\n", None, "unknown key 'root'", ""),
+        ("root: /\n", 1, "unknown key 'root'", ""),
         ("- 1\n", 1, "", ""),
         (b"prompts: a\nlock: \xff\n", 2, "not UTF-8", ""),
     ],

@@ -111,6 +111,40 @@ def test_what_goes_wrong_is_said(answer: object, kind: type[Exception], words: s
     assert caught.value.exit_code is ExitCode.UNREACHABLE  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("path", "answer", "words"),
+    [
+        ("/v1/models", "<html>log in</html>", "not JSON"),
+        ("/v1/models", [], "not an object"),
+        ("/v1/models", {"data": [{}]}, "no models in it"),
+        ("/v1/models", {"data": []}, "serves no model"),
+        ("/tokenize", {"count": 3}, "no tokens in it"),
+        ("/tokenize", {"tokens": ["a"]}, "no tokens in it"),
+        ("/v1/chat/completions", "data: {broken\n\n", "a broken event"),
+        ("/v1/chat/completions", stream({"usage": {"prompt_tokens": None}}), "no usage in it"),
+        (
+            "/v1/chat/completions",
+            stream({"usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 5}}}),
+            "5 cached of 1",
+        ),
+    ],
+)
+def test_an_answer_of_another_kind_is_a_server_error(path: str, answer: Any, words: str) -> None:
+    asked = engine({"/v1/models": MODELS, path: answer})
+    with pytest.raises(ServerError, match=words):
+        asked.tokenize(REQUEST) if path == "/tokenize" else asked.complete(REQUEST)
+
+
+def test_a_server_that_echoes_the_salt_does_not_reveal_it() -> None:
+    answer = httpx.Response(400, json={"error": {"message": "bad salt 'my-salt'" + "x" * 999}})
+    with pytest.raises(ServerError) as caught:
+        asked = engine({"/v1/models": MODELS, "/v1/chat/completions": answer})
+        asked.complete(REQUEST, salt=Salt("my-salt"))
+    assert "my-salt" not in str(caught.value)
+    assert "***" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
 def test_a_server_says_what_it_is() -> None:
     facts = engine({"/v1/models": MODELS, "/metrics": METRICS}).facts()
     assert facts.ranks == 2

@@ -49,7 +49,7 @@ def test_generate_then_check(run, tmp_path):
 def test_generate_as_json(run):
     done = run("generate", "--out", "made", "--format", "json")
     value = json.loads(done.stdout)
-    assert value["schema_version"] == 1
+    assert value["schema"] == 1
     assert [file["path"] for file in value["files"]] == [
         "made/day1.rules.yaml",
         "made/day1.tests.yaml",

@@ -27,7 +27,7 @@ SCENARIOS = unit_tests(RULES, SOURCE, Parameters())
 
 @pytest.fixture
 def config(tmp_path):
-    return Config(root=tmp_path)
+    return Config().at(tmp_path)
 
 
 def test_only_catalogued_series_are_used():
@@ -150,7 +150,7 @@ def test_a_cut_file_is_drift(config, tmp_path):
 
 
 def test_selector_and_prefix_reach_rules_and_tests(tmp_path):
-    config = Config.model_validate({"metrics": {"selector": 'job="kserve"'}, "root": tmp_path})
+    config = Config.model_validate({"metrics": {"selector": 'job="kserve"'}}).at(tmp_path)
     api.generate_rules(
         config, profile="day1", out_dir=tmp_path, metric_prefix="kserve_vllm:", settings=["hold=5m"]
     )

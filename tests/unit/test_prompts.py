@@ -91,7 +91,19 @@ def test_a_wrong_prompt_names_file_and_line(
     [
         ("tools.json", '[{"type": "function",]', "broken JSON"),
         ("tools.json", '{"a": 1}', "not a list of tool schemas"),
-        ("few_shot.yaml", "- hello", "not a list of messages"),
+        ("few_shot.yaml", "- hello", "valid dictionary"),
+        ("few_shot.yaml", "[]", "holds no message"),
+        ("few_shot.yaml", "- {role: user, content: [1]}", "content"),
+        ("few_shot.yaml", "- {role: user, content: 2024-01-01}", "content"),
+        ("few_shot.yaml", "- {role: user, contnt: x}", "unknown key '0.contnt'"),
+        (
+            "few_shot.yaml",
+            "- {role: assistant, tool_calls: [{id: x}]}",
+            "without a function's name",
+        ),
+        ("few_shot.yaml", "- {role: user, content: !!bool maybe}", "broken YAML"),
+        ("tools.json", '[{"function": null}]', "tool 1 is no tool schema"),
+        ("tools.json", '[{"function": {"name": "f", "parameters": 1}}]', "no JSON schema"),
         ("few_shot.yaml", "- {role: user", "broken YAML"),
         ("user.md.j2", "{{ question.missing.deeper }}", "cannot be rendered"),
         ("user.md.j2", "{{ ''.__class__.__mro__ }}{{ question }}", "cannot be rendered"),
@@ -176,7 +188,15 @@ def test_deployment_values_come_from_the_target(folder: Path) -> None:
     text = PROMPT_YAML + "  brand: {scope: deployment, examples: [Northwind]}\n"
     (folder / "prompt.yaml").write_text(text)
     prompt = load_prompt(folder)
-    assert probe_values(prompt, 0)["brand"] == probe_values(prompt, 1)["brand"] == "Northwind"
+    given = {"brand": "Globex", "question": "ignored: not a deployment value"}
+    assert (
+        probe_values(prompt, 0, given)["brand"]
+        == probe_values(prompt, 1, given)["brand"]
+        == "Globex"
+    )
+    assert probe_values(prompt, 0, given)["question"] != given["question"]
+    with pytest.raises(PromptError, match="no value for the deployment parameter 'brand'"):
+        probe_values(prompt, 0)
     assert example_values(prompt, 0, {"brand": "Globex"})["brand"] == "Globex"
 
 
@@ -195,3 +215,25 @@ def test_the_shipped_prompts_load(request: pytest.FixtureRequest) -> None:
     config = load_config(root / "prefixctl.yaml")
     names = {load_prompt(f).name for f in find_prompts(config.prompts_dir)}
     assert {"support-agent", "kefu-zh", "handbook-rag", "coding-agent"} <= names
+
+
+def test_a_loop_variable_reaches_an_included_file(folder: Path) -> None:
+    (folder / "user.md.j2").write_text(
+        "{% for item in question %}{% include 'item.md' %}{% endfor %}"
+        "{% include 'none.md' ignore missing %}"
+    )
+    (folder / "item.md").write_text("<{{ item }}>")
+    request = render(load_prompt(folder), {"question": "ab"})
+    assert request.messages[-1]["content"] == "<a><b>"
+
+
+def test_hidden_folders_and_nested_prompts_are_no_prompts_of_their_own(tmp_path: Path) -> None:
+    for name in ("a", "a/nested", ".hidden", "node_modules/x"):
+        write_prompt(tmp_path / name)
+    assert find_prompts(tmp_path) == [tmp_path / "a"]
+
+
+def test_a_folders_name_must_be_a_name(tmp_path: Path) -> None:
+    write_prompt(tmp_path / "w@2")
+    with pytest.raises(PromptError, match="'w@2' is no name"):
+        load_prompt(tmp_path / "w@2")

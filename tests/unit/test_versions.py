@@ -39,6 +39,10 @@ MATERIAL = TargetMaterial(
     chat_template_digest="sha256:cc",
     template_kwargs={"thinking": False},
     adapter_digest="sha256:dd",
+    dtype="bfloat16",
+    kv_dtype="auto",
+    block_size=16,
+    hash_algorithm="sha256",
     hash_seed="0",
 )
 IDS = tuple(range(70))
@@ -242,6 +246,7 @@ class TestKeyMaterial:
             {"chat_template_digest": "sha256:ff"},
             {"template_kwargs": {"thinking": True}},
             {"adapter_digest": None},
+            {"dtype": "float32"},
             {"kv_dtype": "fp8"},
             {"block_size": 32},
             {"hash_algorithm": "sha256_cbor"},

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sample import PROMPT_YAML
 
 from prefixctl.config import Config, load_config
+from prefixctl.core.ports import ServerFacts
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.engine.fake import FakeEngine
 from prefixctl.errors import ExitCode
@@ -14,7 +17,11 @@ from prefixctl.prompts.load import load_prompt
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.warm.run import SaltedNamespace, WarmItem, WarmOutcome, WarmStatus, warm
 
+FACTS = ServerFacts(models=("tiny-model",), block_size=16, hash_algorithm="sha256_cbor")
 UNSALTED = (SaltedNamespace(label="no salt", salt=None),)
+
+
+run = functools.partial(warm, served_name="tiny-model")
 
 
 @pytest.fixture
@@ -37,11 +44,12 @@ def item(config: Config, target: Target) -> WarmItem:
 
 def test_every_rank_of_every_server_in_every_namespace(item: WarmItem, target: Target) -> None:
     engines = [
-        FakeEngine(target.tokenizer.token_ids, url=f"http://s{i}", ranks=2) for i in range(2)
+        FakeEngine(target.tokenizer.token_ids, url=f"http://s{i}", ranks=2, facts=FACTS)
+        for i in range(2)
     ]
     namespaces = [SaltedNamespace(label=n, salt=Salt(n)) for n in ("a", "b")]
     seen: list[tuple[int, int]] = []
-    report = warm(
+    report = run(
         [item],
         engines,
         target,
@@ -58,10 +66,10 @@ def test_every_rank_of_every_server_in_every_namespace(item: WarmItem, target: T
 
 
 def test_a_second_run_finds_it_resident_with_one_request(item: WarmItem, target: Target) -> None:
-    engine = FakeEngine(target.tokenizer.token_ids)
-    first = warm([item], [engine], target, UNSALTED)
+    engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
+    first = run([item], [engine], target, UNSALTED)
     count = len(engine.requests)
-    second = warm([item], [engine], target, UNSALTED)
+    second = run([item], [engine], target, UNSALTED)
     assert [first.outcomes[0].was_resident, second.outcomes[0].was_resident] == [False, True]
     assert len(engine.requests) == count + 1
 
@@ -69,8 +77,8 @@ def test_a_second_run_finds_it_resident_with_one_request(item: WarmItem, target:
 def test_the_first_user_hits_all_full_blocks(item: WarmItem, target: Target) -> None:
     from prefixctl.prompts.target import example_request
 
-    engine = FakeEngine(target.tokenizer.token_ids)
-    warm([item], [engine], target, UNSALTED)
+    engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
+    run([item], [engine], target, UNSALTED)
     use = engine.complete(example_request(item.prompt, target, 0)).use
     assert use.cached_tokens == item.measurement.alignment.expected_hit_tokens
 
@@ -81,33 +89,64 @@ def only(outcomes: tuple[WarmOutcome, ...]) -> WarmOutcome:
 
 
 def test_a_cache_that_is_too_small_fails_loudly(item: WarmItem, target: Target) -> None:
-    engine = FakeEngine(target.tokenizer.token_ids, capacity_blocks=5)
-    report = warm([item], [engine], target, UNSALTED)
+    engine = FakeEngine(target.tokenizer.token_ids, capacity_blocks=5, facts=FACTS)
+    report = run([item], [engine], target, UNSALTED)
     assert only(report.outcomes).status is WarmStatus.NOT_RESIDENT
     assert "reused" in only(report.outcomes).message
     assert report.exit_code is ExitCode.FINDINGS
 
 
 def test_a_server_that_does_not_report_is_not_called_warm(item: WarmItem, target: Target) -> None:
-    engine = FakeEngine(target.tokenizer.token_ids, reports_cached=False)
-    report = warm([item], [engine], target, UNSALTED)
+    engine = FakeEngine(target.tokenizer.token_ids, reports_cached=False, facts=FACTS)
+    report = run([item], [engine], target, UNSALTED)
     assert only(report.outcomes).status is WarmStatus.UNREPORTED
     assert "--enable-prompt-tokens-details" in only(report.outcomes).message
     assert report.exit_code is ExitCode.FINDINGS
 
 
 def test_another_tokenizer_behind_the_address_is_drift(item: WarmItem, target: Target) -> None:
-    engine = FakeEngine(lambda r: [*target.tokenizer.token_ids(r)[:-1], 0])
-    report = warm([item], [engine], target, UNSALTED)
+    engine = FakeEngine(lambda r: [*target.tokenizer.token_ids(r)[:-1], 0], facts=FACTS)
+    report = run([item], [engine], target, UNSALTED)
     assert only(report.outcomes).status is WarmStatus.DRIFT
     assert not engine.requests
     assert report.exit_code is ExitCode.DRIFT
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"models": ("other",)}, "serves other, not 'tiny-model'"),
+        ({"block_size": 32}, "block size is 32, target 'tiny' has 16"),
+        ({"hash_algorithm": "sha256"}, "block hash is sha256"),
+    ],
+)
+def test_a_server_that_is_not_what_the_target_says_is_drift(
+    item: WarmItem, target: Target, change: dict, words: str
+) -> None:
+    engine = FakeEngine(target.tokenizer.token_ids, ranks=2, facts=replace(FACTS, **change))
+    report = run([item], [engine], target, UNSALTED)
+    assert {o.status for o in report.outcomes} == {WarmStatus.DRIFT}
+    assert len(report.outcomes) == 2
+    assert words in report.outcomes[0].message
+    assert not engine.requests
+    assert report.exit_code is ExitCode.DRIFT
+
+
+def test_a_prompt_that_drifted_does_not_stop_the_others(item: WarmItem, target: Target) -> None:
+    engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
+    report = run([replace(item, drift="bump it"), item], [engine], target, UNSALTED)
+    assert [o.status for o in report.outcomes] == [WarmStatus.DRIFT, WarmStatus.RESIDENT]
+    assert report.exit_code is ExitCode.DRIFT
+
+
+def test_records_do_not_show_salts() -> None:
+    assert "secret" not in repr(SaltedNamespace(label="a", salt=Salt("secret")))
+
+
 def test_a_server_that_is_down_fails_its_own_entries_only(item: WarmItem, target: Target) -> None:
-    down = FakeEngine(target.tokenizer.token_ids, url="http://down", is_up=False)
-    up = FakeEngine(target.tokenizer.token_ids, url="http://up")
-    report = warm([item], [down, up], target, UNSALTED)
+    down = FakeEngine(target.tokenizer.token_ids, url="http://down", is_up=False, facts=FACTS)
+    up = FakeEngine(target.tokenizer.token_ids, url="http://up", facts=FACTS)
+    report = run([item], [down, up], target, UNSALTED)
     assert [o.status for o in report.outcomes] == [WarmStatus.FAILED, WarmStatus.RESIDENT]
     assert report.exit_code is ExitCode.UNREACHABLE
 
@@ -124,8 +163,8 @@ def test_a_short_prompt_is_said_to_be_too_short(
     short = WarmItem(
         prompt=prompt, version=1, measurement=measure(prompt, target, config.prefix_cache)
     )
-    engine = FakeEngine(target.tokenizer.token_ids)
-    report = warm([short], [engine], target, UNSALTED)
+    engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
+    report = run([short], [engine], target, UNSALTED)
     assert only(report.outcomes).status is WarmStatus.TOO_SHORT
     assert "fewer than one cache unit" in only(report.outcomes).message
     assert report.exit_code is ExitCode.OK
