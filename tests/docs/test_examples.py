@@ -25,8 +25,9 @@ VARIES = [
     (re.compile(r"(was served) [\d,]+ of [\d,]+ tokens"), r"\1 N of M tokens"),
     (re.compile(r"sha256:[0-9a-f]{8}"), "sha256:DIGEST"),
     (re.compile(r" +$", re.MULTILINE), ""),
-    (re.compile(r" {2,}"), "  "),
 ]
+COLUMNS = (re.compile(r" {2,}"), "  ")
+"""Tables grow with what varies in them; lint's carets must stay where they are."""
 
 
 def output(script: Path) -> str:
@@ -43,7 +44,7 @@ def output(script: Path) -> str:
     )
     assert done.returncode == 0, done.stdout
     text = done.stdout
-    for pattern, word in VARIES:
+    for pattern, word in [*VARIES, *([COLUMNS] if "http://127.0.0.1:" in text else [])]:
         text = pattern.sub(word, text)
     return text
 
