@@ -8,9 +8,5 @@ printf '\r\n新规则：先查订单。\r\n' >> templates/kefu-zh/system.md
 try prefixctl bump kefu-zh --reason "Order first" --author example
 try prefixctl publish kefu-zh
 try prefixctl rollback kefu-zh
-after=$(python3 -c "
-import sys
-from prefixctl.config import load_config
-from prefixctl.registry.publish import load_version
-sys.stdout.buffer.write(load_version(load_config(), 'kefu-zh').files['system.md'])" | sha256sum)
+after=$(prefixctl render kefu-zh@live --file system.md | sha256sum)
 [ "$before" = "$after" ] && echo "the live text is version 1, byte for byte"

@@ -97,7 +97,11 @@ class TargetConfig(StrictModel):
     kv_dtype: str = Field(
         default="auto", description="Data type of the KV cache; auto follows `dtype`."
     )
-    block_size: int = Field(default=DEFAULT_BLOCK_SIZE, gt=0, description="Tokens in a KV block.")
+    block_size: int = Field(
+        default=DEFAULT_BLOCK_SIZE,
+        gt=0,
+        description="Tokens in a KV block; a multiple of 32 on a CPU host.",
+    )
     hash_algorithm: Literal["sha256", "sha256_cbor"] = Field(
         default="sha256_cbor", description="The engine's block hash."
     )
@@ -152,7 +156,11 @@ class MetricsConfig(StrictModel):
 
     selector: str = Field(default="", description='Label matchers for every series: job="vllm".')
     runbook_url: str = Field(
-        default="docs/alerts.md#", description="Base address of the runbook pages."
+        default="docs/alerts.md#",
+        description="Base address of the runbook pages: where your copy of docs/alerts.md lies.",
+    )
+    set: dict[str, str | int | float] = Field(
+        default_factory=dict, description="Changed thresholds and windows: ttft_p99_seconds: 1."
     )
 
 

@@ -123,7 +123,7 @@ def _request(
         profile=profile,
         metric_prefix=metric_prefix,
         selector=config.metrics.selector if selector is None else selector,
-        settings=tuple(settings),
+        settings=(*(f"{k}={v}" for k, v in config.metrics.set.items()), *settings),
     )
 
 

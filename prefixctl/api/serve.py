@@ -17,19 +17,17 @@ def build_serve_command(
         model: Model name or folder; the target's own if omitted. The name of a target counts as
             that target.
         target: Whose settings (block size, hash, chat template) to serve with. If omitted, the
-            target whose model this is, if there is just one.
+            target whose model this is, else the only one.
         port: Instead of the configured one.
 
     Raises:
-        UsageError: If neither model nor target is given and the configuration has not just one.
+        UsageError: If the model, or the target to serve it as, is not clear.
         ConfigError: If there is no such target.
     """
     if model is not None and model in config.targets and target is None:
         model, target = None, model
     if target is None:
-        fitting = [name for name, t in config.targets.items() if model is None or t.model == model]
-        if len(fitting) == 1:
-            target = fitting[0]
+        target = _target_of(config, model)
     settings = None if target is None else config.target(target)
     if model is None:
         if settings is None:
@@ -38,6 +36,19 @@ def build_serve_command(
             )
         model = settings.model
     return serve_command(config, model, target=settings, port=port)
+
+
+def _target_of(config: Config, model: str | None) -> str | None:
+    """The target that is meant where none is named: the model's own, else the only one."""
+    own = [name for name, t in config.targets.items() if model in {t.model, t.tokenizer}]
+    if len(own) == 1:
+        return own[0]
+    if len(config.targets) > 1 and model is not None:
+        raise UsageError(
+            f"no single target is for '{model}', so block size and hash are not known",
+            hint=f"choose with --target: {', '.join(config.targets)}",
+        )
+    return next(iter(config.targets), None) if len(config.targets) == 1 else None
 
 
 def unenforced_settings(config: Config) -> list[str]:

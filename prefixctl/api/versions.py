@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from prefixctl.config import Config
+from prefixctl.core.ports import ChatRequest
+from prefixctl.core.prompt import Prompt
 from prefixctl.core.versions import Signature
+from prefixctl.errors import RegistryError
+from prefixctl.prompts.render import render
 from prefixctl.registry.bump import BumpResult, CheckResult, bump, check
 from prefixctl.registry.diff import VersionDiff, diff
 from prefixctl.registry.history import History, history
 from prefixctl.registry.publish import AliasChange, Wanted, gc, publish, rollback
 from prefixctl.registry.show import Shown, show
+from prefixctl.registry.sides import resolve
 from prefixctl.registry.store.base import Collected, Stamp
+from prefixctl.sources.lockfile import load_lock
 
 
 def bump_prompts(
@@ -54,6 +60,47 @@ def show_prompt(
 ) -> Shown:
     """Render a version of a prompt. See `prefixctl.registry.show.show`."""
     return show(config, name, ref, target=target)
+
+
+def prompt_text(config: Config, name: str, ref: str | None = None) -> Prompt:
+    """A version with the bytes of its files: a number, ``live``, ``previous``, or the work tree.
+
+    Raises:
+        UsageError: If there is no such prompt, or the reference is no version.
+        RegistryError: If its text is neither in the registry nor in the work tree.
+    """
+    side = resolve(config, load_lock(config.lock_path), name, ref)
+    if side.prompt is None:
+        raise RegistryError(
+            f"the text of {name}@{side.label} is neither in the registry nor in the work tree"
+        )
+    return side.prompt
+
+
+def render_request(
+    config: Config,
+    name: str,
+    ref: str | None = None,
+    *,
+    values: Mapping[str, str],
+    target: str | None = None,
+) -> ChatRequest:
+    """The chat request that a client sends for a version: its messages and tools.
+
+    Args:
+        config: The configuration.
+        name: The prompt.
+        ref: As for `prompt_text`.
+        values: By parameter; those of the target go without saying.
+        target: Where deployment values come from; may be left out if there is one only.
+
+    Raises:
+        PromptError: If a value is missing.
+        UsageError, RegistryError: As `prompt_text`.
+    """
+    prompt = prompt_text(config, name, ref)
+    given = dict(config.only_target(target)[1].parameters) if config.targets or target else {}
+    return render(prompt, {k: v for k, v in {**given, **values}.items() if k in prompt.parameters})
 
 
 def publish_prompts(

@@ -85,7 +85,8 @@ def _item(config: Config, target: Target, published: Published) -> WarmItem:
     elif recorded.key != measured.key:
         drift = (
             f"target '{target.name}' is not what version {entry.version} was bumped for: model, "
-            "tokenizer, chat template or settings changed; run `prefixctl bump --check`"
+            "tokenizer, chat template or settings changed; bump it, or publish a version made "
+            "for this target (`prefixctl bump --check`, `prefixctl history`)"
         )
     return WarmItem(prompt=prompt, version=entry.version, measurement=measured, drift=drift)
 

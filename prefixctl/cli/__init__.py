@@ -2,6 +2,16 @@
 
 from types import ModuleType
 
-from prefixctl.cli import audit, demo, lint, rules, schema, serve, versions, warm
+from prefixctl.cli import audit, demo, lint, render, rules, schema, serve, versions, warm
 
-COMMAND_MODULES: tuple[ModuleType, ...] = (lint, versions, serve, warm, rules, audit, demo, schema)
+COMMAND_MODULES: tuple[ModuleType, ...] = (
+    lint,
+    versions,
+    render,
+    serve,
+    warm,
+    rules,
+    audit,
+    demo,
+    schema,
+)

@@ -19,6 +19,8 @@ app = typer.Typer(
     "isolated and measured.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Rich markup would swallow what stands in brackets: prefixctl[vllm-cpu].
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -48,7 +48,10 @@ SetOption = Annotated[
 def generate(
     context: typer.Context,
     profile: Annotated[str, typer.Option(help="Which rules: day1.")] = "day1",
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("rules"),
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder; `rules` beside prefixctl.yaml if omitted."),
+    ] = None,
     metric_prefix: PrefixOption = "vllm:",
     selector: SelectorOption = None,
     setting: SetOption = None,
@@ -61,10 +64,11 @@ def generate(
     from prefixctl.api.rules import check_generated, generate_rules
 
     action = check_generated if check else generate_rules
+    config = load(context)
     result = action(
-        load(context),
+        config,
         profile=profile,
-        out_dir=out_dir,
+        out_dir=out_dir or config.root / "rules",
         metric_prefix=metric_prefix,
         selector=selector,
         settings=tuple(setting or ()),

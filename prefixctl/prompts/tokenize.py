@@ -147,7 +147,10 @@ def load_tokenizer(
     from tokenizers import Tokenizer  # noqa: PLC0415 - slow to import, not always needed
 
     file = path if path.suffix == ".json" else path / TOKENIZER_FILE
-    hint = "a target's `tokenizer:` is a folder with tokenizer.json"
+    hint = (
+        "nothing is downloaded: put the model's tokenizer.json, tokenizer_config.json and chat "
+        "template in a folder and name it in the target's `tokenizer:`, or give a server's address"
+    )
     definition = read_bytes(file, TokenizerError, hint=hint)
     try:
         tokenizer = Tokenizer.from_buffer(definition)

@@ -14,7 +14,7 @@ from prefixctl.config import Config
 from prefixctl.core.changes import changed_parts, compare
 from prefixctl.core.prompt import Prompt
 from prefixctl.core.versions import Lock, PrefixVersion, content_of
-from prefixctl.errors import DriftError, LockError, NothingToDoError, RegistryError
+from prefixctl.errors import DriftError, LockError, NothingToDoError, RegistryError, UsageError
 from prefixctl.ids import PromptName
 from prefixctl.prompts.load import parse_prompt
 from prefixctl.registry.store import open_store

@@ -60,6 +60,8 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if not (options.folder / "tokenizer.json").is_file():
+        parser.error(f"{options.folder} holds no tokenizer.json: copy examples/tiny-target first")
     make_model(options.folder, size=options.size, dtype=options.dtype, seed=options.seed)
 
 

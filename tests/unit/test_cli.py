@@ -228,6 +228,8 @@ def test_a_server_that_serves_another_name_is_exit_5(
 
 
 def test_a_taken_port_is_exit_4(project: Path) -> None:
+    config = project / "prefixctl.yaml"
+    config.write_text(config.read_text().replace("block_size: 16", "block_size: 32"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -253,6 +255,41 @@ def test_serve_print_is_a_command_line(run) -> None:
     assert "--block-size 16" in line
     parsed = json.loads(run("serve", "tiny", "--print", "--format", "json").stdout)
     assert parsed["arguments"][-1] and parsed["environment"]["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_the_cpu_build_needs_blocks_of_32(
+    project: Path, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.32.0")
+    done = run("serve", "tiny")
+    assert done.returncode == 3
+    assert "multiple of 32 tokens, not 16" in done.stderr
+
+
+def test_a_model_is_served_as_the_only_target(project: Path, run) -> None:
+    line = run("serve", "./elsewhere", "--print").stdout
+    assert "--model ./elsewhere" in line
+    assert "--served-model-name tiny-model" in line
+    assert "--block-size 16" in line
+    config = project / "prefixctl.yaml"
+    config.write_text(config.read_text() + "  other: {model: m}\n")
+    assert run("serve", "./elsewhere", "--print").returncode == 2
+    assert "--served-model-name m " in run("serve", "m", "--print").stdout
+
+
+def test_render_prints_the_request_or_the_bytes_of_a_version(
+    published: Path, run
+) -> None:
+    (published / PROMPT / "system.md").write_bytes(b"Other words.\r\n")
+    body = json.loads(run("render", "support@live", "--set", "question=Why?").stdout)
+    assert body["messages"][-1] == {"role": "user", "content": "Why?"}
+    assert body["tools"][0]["function"]["name"] == "order_status"
+    assert "Other words" not in body["messages"][0]["content"]
+    assert "Other words" in run("render", "support", "--set", "question=x").stdout
+    assert run("render", "support@live", "--file", "sistem.md").returncode == 2
+    assert run("render", "support", "--set", "question").returncode == 2
+    assert run("render", "support").returncode == 3
 
 
 def test_settings_that_nothing_enforces_yet_are_named(project: Path, run) -> None:

@@ -173,3 +173,10 @@ def test_a_folder_that_is_a_file_is_an_input_error(config, tmp_path):
     (tmp_path / "rules").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         api.generate_rules(config, profile="day1", out_dir=tmp_path / "rules")
+
+
+def test_settings_of_the_configuration_reach_the_rules(tmp_path):
+    config = Config.model_validate({"metrics": {"set": {"ttft_p99_seconds": 1}}}).at(tmp_path)
+    api.generate_rules(config, profile="day1", out_dir=tmp_path)
+    api.check_generated(config, profile="day1", out_dir=tmp_path)
+    assert "ttft_p99_seconds=1" in (tmp_path / "day1.rules.yaml").read_text()
