@@ -5,15 +5,16 @@ Relative paths are read from the folder that holds the file.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, field_validator
+from pydantic import AfterValidator, Field, JsonValue, PrivateAttr, field_validator
 
 from prefixctl.core.blocks import DEFAULT_BLOCK_SIZE
 from prefixctl.core.prompt import GOVERNED_KINDS, SectionKind
 from prefixctl.errors import ConfigError
-from prefixctl.yamlfile import StrictModel, did_you_mean, load_model, read_bytes
+from prefixctl.yamlfile import StrictModel, did_you_mean, is_there, load_model, read_bytes
 
 CONFIG_NAME = "prefixctl.yaml"
 
@@ -25,6 +26,12 @@ def valid_name(value: str) -> str:
     return value
 
 
+def _finite(value: JsonValue) -> JsonValue:
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+FiniteJson = Annotated[JsonValue, AfterValidator(_finite)]
 Name = Annotated[str, AfterValidator(valid_name)]
 
 
@@ -89,7 +96,7 @@ class TargetConfig(StrictModel):
     chat_template: str | None = Field(
         default=None, description="Chat template file; the tokenizer's own if omitted."
     )
-    chat_template_kwargs: dict[str, Any] = Field(
+    chat_template_kwargs: dict[str, FiniteJson] = Field(
         default_factory=dict, description="Keyword arguments for the chat template."
     )
     adapter_digest: str | None = Field(default=None, description="Digest of the LoRA adapter.")
@@ -135,7 +142,10 @@ class RegistryConfig(StrictModel):
         default=Path(".prefixctl/registry.db"), description="SQLite file of the registry."
     )
     retention_days: int = Field(
-        default=7, ge=0, description="Days that a retired version stays before `gc` removes it."
+        default=7,
+        ge=0,
+        le=36_500,
+        description="Days that a retired version stays before `gc` removes it.",
     )
 
 
@@ -296,7 +306,7 @@ def load_config(path: Path | None = None, *, start: Path | None = None) -> Confi
 def _find(start: Path) -> Path | None:
     folder = start.absolute()
     for candidate in (folder, *folder.parents):
-        if (candidate / CONFIG_NAME).is_file():
+        if is_there(candidate / CONFIG_NAME):
             path = candidate / CONFIG_NAME
             return Path(CONFIG_NAME) if candidate == Path.cwd() else path
     return None

@@ -6,6 +6,8 @@ An error names the file, the line and the way out; an unknown key comes with a s
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -26,17 +28,24 @@ M = TypeVar("M", bound=BaseModel)
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_YAML_BYTES = 4 * 1024 * 1024
+"""More than people write; a lock of many versions may be larger, see `parse_yaml`."""
 MAX_ALIASES = 1000
 """More aliases than a person writes: a file made to grow without end."""
 
 
-def parse_yaml(data: bytes, path: str, error: type[InputError] = InputError) -> yaml.Node | None:
+def parse_yaml(
+    data: bytes, path: str, error: type[InputError] = InputError, *, limit: int = MAX_YAML_BYTES
+) -> yaml.Node | None:
     """The node tree of a YAML document, or None for an empty one.
 
     Raises:
         InputError: As ``error``, for broken YAML, with line and column; for a duplicate key; for
             bytes that are not UTF-8.
     """
+    if len(data) > limit:
+        raise error(f"larger than {limit:,} bytes", path=path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -69,7 +78,12 @@ def load_value(data: bytes, path: str, error: type[InputError] = InputError) -> 
 
 
 def load_model(
-    model: type[M], data: bytes, path: str, error: type[InputError] = InputError
+    model: type[M],
+    data: bytes,
+    path: str,
+    error: type[InputError] = InputError,
+    *,
+    limit: int = MAX_YAML_BYTES,
 ) -> tuple[M, yaml.Node | None]:
     """Validate a YAML document against a model.
 
@@ -79,11 +93,24 @@ def load_model(
     Raises:
         InputError: As ``error``, with the line of the first thing that does not fit.
     """
-    node = parse_yaml(data, path, error)
+    node = parse_yaml(data, path, error, limit=limit)
     value = _construct(node, path, error)
+    return validate(model, {} if value is None else value, path, error, node), node
+
+
+def validate(
+    model: type[M],
+    value: object,
+    path: str,
+    error: type[InputError] = InputError,
+    node: yaml.Node | None = None,
+) -> M:
+    """Validate a plain value. Errors as in `load_model`; they name a line if there is a node."""
     try:
-        return model.model_validate({} if value is None else value), node
-    except ValidationError as exc:
+        return model.model_validate(value)
+    except (ValidationError, RecursionError) as exc:
+        if isinstance(exc, RecursionError):
+            raise error("refers to itself", path=path, line=1) from exc
         raise _explain(exc, model, node, path, error) from exc
 
 
@@ -99,18 +126,37 @@ def line_of(node: yaml.Node | None, where: Sequence[int | str]) -> int | None:
     return line
 
 
-def read_bytes(path: Path, error: type[InputError] = InputError, *, hint: str = "") -> bytes:
-    """The bytes of a file.
+def read_bytes(
+    path: Path, error: type[InputError] = InputError, *, hint: str = "", limit: int = MAX_FILE_BYTES
+) -> bytes:
+    """The bytes of a regular file.
 
     Raises:
-        InputError: As ``error``, if it is missing, a folder, or cannot be read.
+        InputError: As ``error``, if it is missing, no regular file (a pipe would never end), above
+            the limit, or cannot be read.
     """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise error("not a regular file", path=str(path), hint=hint or None)
+        if found.st_size > limit:
+            raise error(f"larger than {limit:,} bytes", path=str(path))
         return path.read_bytes()
     except FileNotFoundError as exc:
-        raise error("no such file", path=str(path), hint=hint or None) from exc
+        what = "a link that leads nowhere" if path.is_symlink() else "no such file"
+        raise error(what, path=str(path), hint=hint or None) from exc
     except OSError as exc:
         raise error(f"cannot be read: {exc.strerror}", path=str(path), hint=hint or None) from exc
+    except ValueError as exc:
+        raise error(f"no path: {exc}", path=str(path), hint=hint or None) from exc
+
+
+def is_there(path: Path) -> bool:
+    """Whether something has that name, readable or not, a link that leads nowhere included.
+
+    A file that is there and cannot be used is an error, never the same as a missing one.
+    """
+    return os.path.lexists(path)
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str | None:

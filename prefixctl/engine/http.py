@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ from prefixctl.ids import Salt
 
 MAX_MESSAGE = 300
 """Characters of a server's own words in a message of ours."""
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_REFUSAL_BYTES = 64 * 1024
 RANK_HEADER = "X-data-parallel-rank"
 _LABELS = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -32,6 +35,7 @@ class HttpEngine:
         model: str | None = None,
         api_key: str | None = None,
         timeout_seconds: float = 300.0,
+        facts_timeout_seconds: float = 15.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Connect lazily to a server.
@@ -40,22 +44,26 @@ class HttpEngine:
             url: Base address, for example ``http://127.0.0.1:8000``.
             model: Served name to ask for; the server's first if omitted.
             api_key: Sent as a bearer token.
-            timeout_seconds: For connecting, and for each wait for more of an answer.
+            timeout_seconds: For one whole completion.
+            facts_timeout_seconds: For any other answer.
             transport: For tests.
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._url = url.rstrip("/").removesuffix("/v1")
         self._model = model
+        self._timeout, self._facts_timeout = timeout_seconds, facts_timeout_seconds
         try:
+            base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+            # Messages name the server, but not a password or token that its address may hold.
+            self._url = str(base.copy_with(username=None, password=None, query=None))
             self._client = httpx.Client(
-                base_url=self._url,
+                base_url=base,
                 headers=headers,
                 timeout=httpx.Timeout(timeout_seconds, connect=10.0),
                 transport=transport,
                 trust_env=False,
             )
         except (httpx.InvalidURL, ValueError) as exc:
-            raise UnreachableError(f"no address: '{url}': {exc}") from exc
+            raise UnreachableError(f"no address of a server: {exc}") from exc
 
     def __enter__(self) -> Self:
         return self
@@ -85,20 +93,25 @@ class HttpEngine:
         entries = self._model_list()
         engines: set[str] = set()
         settings: dict[str, str] = {}
-        for line in self._get("/metrics").text.splitlines():
+        for line in self._get("/metrics").decode(errors="replace").splitlines():
             if line.startswith(("vllm:cache_config_info{", "vllm:num_requests_running{")):
                 labels = dict(_LABELS.findall(line))
                 engines.add(labels.get("engine", "0"))
                 if line.startswith("vllm:cache_config_info{"):
                     settings = labels
+        if not engines:
+            raise ServerError(
+                f"{self._url}/metrics shows no series of vLLM, so the ranks cannot be counted",
+                hint="give the server's own address, not that of a proxy before it",
+            )
         lengths = [e["max_model_len"] for e in entries if isinstance(e.get("max_model_len"), int)]
         block_size = settings.get("block_size", "")
         caching = settings.get("enable_prefix_caching")
         return ServerFacts(
             models=tuple(str(e["id"]) for e in entries),
-            ranks=max(len(engines), 1),
+            ranks=len(engines),
             max_model_len=min(lengths, default=None),
-            block_size=int(block_size) if block_size.isdigit() else None,
+            block_size=int(block_size) if block_size.isdecimal() else None,
             prefix_caching=None if caching is None else caching == "True",
             hash_algorithm=settings.get("prefix_caching_hash_algo"),
         )
@@ -149,7 +162,10 @@ class HttpEngine:
         }
         if salt is not None:
             body["cache_salt"] = salt
-        answer = self._object(self._post("/v1/chat/completions", body))
+        answer = self._object(
+            "/v1/chat/completions",
+            self._post("/v1/chat/completions", body, self._timeout),
+        )
         try:
             choice = answer["choices"][0]
             return Completion(
@@ -176,13 +192,13 @@ class HttpEngine:
         return body
 
     def _tokens(self, body: Mapping[str, Any]) -> list[int]:
-        tokens = self._object(self._post("/tokenize", body)).get("tokens")
+        tokens = self._object("/tokenize", self._post("/tokenize", body)).get("tokens")
         if not isinstance(tokens, list) or not all(isinstance(t, int) for t in tokens):
             raise self._unexpected("/tokenize", "no tokens in it")
         return tokens
 
     def _model_list(self) -> list[dict[str, Any]]:
-        entries = self._object(self._get("/v1/models")).get("data")
+        entries = self._object("/v1/models", self._get("/v1/models")).get("data")
         if not isinstance(entries, list) or not all(
             isinstance(e, dict) and "id" in e for e in entries
         ):
@@ -191,54 +207,104 @@ class HttpEngine:
             raise ServerError(f"{self._url} serves no model")
         return entries
 
-    def _get(self, path: str) -> httpx.Response:
-        return self._checked(self._request("GET", path))
+    def _get(self, path: str) -> bytes:
+        return self._request("GET", path, self._facts_timeout)
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        return self._checked(self._request("POST", path, json=body), hide=body.get("cache_salt"))
+    def _post(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> bytes:
+        return self._request("POST", path, seconds or self._facts_timeout, body)
 
-    def _object(self, response: httpx.Response) -> dict[str, Any]:
-        try:
-            value = response.json()
-        except ValueError as exc:
-            raise self._unexpected(response.request.url.path, "not JSON") from exc
-        if not isinstance(value, dict):
-            raise self._unexpected(response.request.url.path, "not an object")
-        return value
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        try:
-            return self._client.request(method, path, **options)
-        except httpx.HTTPError as exc:
-            raise self._unreachable(exc) from exc
+    def _request(
+        self, method: str, path: str, seconds: float, body: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """The body of a successful answer."""
+        data = bytearray()
+        for chunk in self._chunks(method, path, seconds, body):
+            data += chunk
+            if len(data) > MAX_ANSWER_BYTES:
+                raise self._unexpected(path, f"more than {MAX_ANSWER_BYTES:,} bytes")
+        return bytes(data)
 
     def _stream(self, body: Mapping[str, Any], rank: int | None) -> Completion:
+        path = "/v1/chat/completions"
         headers = {} if rank is None else {RANK_HEADER: str(rank)}
         started = time.perf_counter()
         first: float | None = None
-        usage: Mapping[str, Any] | None = None
-        try:
-            with self._client.stream(
-                "POST", "/v1/chat/completions", json=body, headers=headers
-            ) as response:
-                if response.status_code != httpx.codes.OK:
-                    response.read()
-                    self._checked(response, hide=body.get("cache_salt"))
-                for line in response.iter_lines():
-                    if not line.startswith("data: {"):
-                        continue
+        usage: object = None
+        rest = b""
+        for chunk in self._chunks("POST", path, self._timeout, body, headers):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MAX_ANSWER_BYTES:
+                raise self._unexpected(path, f"a line of more than {MAX_ANSWER_BYTES:,} bytes")
+            for line in lines:
+                if line.startswith(b"data: {"):
                     first = first if first is not None else time.perf_counter() - started
                     usage = self._event(line).get("usage") or usage
-        except httpx.HTTPError as exc:
-            raise self._unreachable(exc) from exc
         if usage is None:
             raise ServerError(f"{self._url} broke off before it reported its usage")
         return Completion(use=self._use(usage, first))
 
-    def _event(self, line: str) -> Mapping[str, Any]:
+    def _chunks(
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[bytes]:
+        """The body of a successful answer as it comes, within a time for all of it."""
+        deadline = time.monotonic() + seconds
         try:
-            event: Mapping[str, Any] = json.loads(line.removeprefix("data: "))
-        except ValueError as exc:
+            with self._client.stream(
+                method, path, json=body, headers=headers, timeout=httpx.Timeout(seconds, connect=10)
+            ) as response:
+                if not response.is_success:
+                    hide = (body or {}).get("cache_salt")
+                    raise self._refusal(path, response, deadline, hide)
+                for chunk in response.iter_bytes():
+                    if time.monotonic() > deadline:
+                        raise ServerError(f"{self._url}{path} did not end within {seconds:g} s")
+                    yield chunk
+        except (httpx.HTTPError, UnicodeError) as exc:
+            raise self._unreachable(exc) from exc
+        except (TypeError, ValueError) as exc:
+            raise ServerError(f"the request cannot be sent as JSON: {exc}") from exc
+
+    def _refusal(
+        self, path: str, response: httpx.Response, deadline: float, hide: str | None
+    ) -> ServerError:
+        """What a server said against a request, without the salt that was sent."""
+        data = bytearray()
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) > MAX_REFUSAL_BYTES or time.monotonic() > deadline:
+                break
+        message = data.decode(errors="replace")
+        with contextlib.suppress(ValueError, AttributeError, RecursionError):
+            found = json.loads(message)
+            message = str(found.get("error", found).get("message") or message)
+        if hide:
+            message = message.replace(hide, "***")
+        status = response.status_code
+        return ServerError(
+            f"{self._url}{path} answered {status}: {message[:MAX_MESSAGE]}",
+            hint="does the server want an API key? set it in the variable of server.api_key_env"
+            if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
+            else None,
+        )
+
+    def _object(self, path: str, data: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            raise self._unexpected(path, "not JSON") from exc
+        if not isinstance(value, dict):
+            raise self._unexpected(path, "not an object")
+        return value
+
+    def _event(self, line: bytes) -> Mapping[str, Any]:
+        try:
+            event: Mapping[str, Any] = json.loads(line.removeprefix(b"data: "))
+        except (ValueError, RecursionError) as exc:
             raise self._unexpected("/v1/chat/completions", "a broken event") from exc
         if "error" in event:
             raise ServerError(f"{self._url} broke off: {str(event['error'])[:MAX_MESSAGE]}")
@@ -248,11 +314,12 @@ class HttpEngine:
         """The usage of an answer; what is null or absent is not reported, never zero."""
         values = usage if isinstance(usage, dict) else {}
         details = values.get("prompt_tokens_details")
-        prompt, cached = values.get("prompt_tokens"), None
-        if isinstance(details, dict):
-            cached = details.get("cached_tokens")
-        if not isinstance(prompt, int) or not isinstance(cached, int | None):
+        prompt = values.get("prompt_tokens")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        if isinstance(prompt, bool) or not isinstance(prompt, int) or prompt < 0:
             raise self._unexpected("/v1/chat/completions", "no usage in it")
+        if cached is not None and not isinstance(cached, int):
+            raise self._unexpected("/v1/chat/completions", "cached tokens that are no number")
         if cached is not None and not 0 <= cached <= prompt:
             raise self._unexpected(
                 "/v1/chat/completions", f"{cached} cached of {prompt} prompt tokens"
@@ -265,26 +332,7 @@ class HttpEngine:
             hint="is this the address of a vLLM server?",
         )
 
-    def _checked(self, response: httpx.Response, hide: str | None = None) -> httpx.Response:
-        """The response if it is a success; else its message, without the salt that was sent."""
-        if response.is_success:
-            return response
-        try:
-            body = response.json()
-            message = str(body.get("error", body).get("message") or body)
-        except (ValueError, AttributeError):
-            message = response.text
-        if hide:
-            message = message.replace(hide, "***")
-        status = response.status_code
-        raise ServerError(
-            f"{self._url}{response.request.url.path} answered {status}: {message[:MAX_MESSAGE]}",
-            hint="does the server want an API key? set $VLLM_API_KEY"
-            if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
-            else None,
-        )
-
-    def _unreachable(self, exc: httpx.HTTPError) -> UnreachableError:
+    def _unreachable(self, exc: Exception) -> UnreachableError:
         return UnreachableError(
             f"{self._url} does not answer: {str(exc) or type(exc).__name__}",
             hint="is the server up? start one with `prefixctl serve`",

@@ -95,6 +95,8 @@ class ChatTemplate:
             raise TokenizerError(
                 f"broken chat template: {exc.message}", path=path, line=exc.lineno
             ) from exc
+        except (ValueError, RecursionError) as exc:
+            raise TokenizerError(f"broken chat template: {exc}", path=path) from exc
 
     def render(self, request: ChatRequest) -> str:
         """The text of a request, with the opening of the assistant's turn behind it.
@@ -114,8 +116,9 @@ class ChatTemplate:
             raise TokenizerError(
                 f"the chat template refuses the request: {exc}", path=self._path
             ) from exc
-        except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as exc:
-            raise TokenizerError(f"the chat template fails: {exc}", path=self._path) from exc
+        except Exception as exc:  # a template can raise anything
+            what = str(exc) or type(exc).__name__
+            raise TokenizerError(f"the chat template fails: {what}", path=self._path) from exc
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """A message as the server's parser leaves it: known fields, one form of content."""

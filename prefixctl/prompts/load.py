@@ -24,7 +24,7 @@ from prefixctl.core.prompt import (
 )
 from prefixctl.errors import NothingToDoError, PromptError
 from prefixctl.ids import PromptName
-from prefixctl.yamlfile import StrictModel, did_you_mean, line_of, load_model, read_bytes
+from prefixctl.yamlfile import StrictModel, did_you_mean, is_there, line_of, load_model, read_bytes
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 """A prompt file above this is a mistake: no model takes that many tokens."""
@@ -86,16 +86,32 @@ SKIPPED_FOLDERS = frozenset(
 
 
 def walk_prompts(top: Path) -> Iterator[Path]:
-    """Governed prompt folders below a folder, or itself.
+    """Governed prompt folders below a folder, or itself, links to folders followed.
 
     Hidden folders, and those that tools make, are passed over; a prompt holds no other prompts.
+
+    Raises:
+        PromptError: If a folder cannot be read: its prompts would be passed over in silence.
     """
-    if (top / PROMPT_FILE).is_file():
-        yield top
-        return
-    for folder in sorted(p for p in top.iterdir() if p.is_dir() and not p.is_symlink()):
-        if not folder.name.startswith(".") and folder.name not in SKIPPED_FOLDERS:
-            yield from walk_prompts(folder)
+    pending, seen = [top], set()
+    while pending:
+        folder = pending.pop()
+        try:
+            real = folder.resolve()
+            if real in seen:
+                continue
+            seen.add(real)
+            entries = sorted(folder.iterdir())
+        except (OSError, RuntimeError) as exc:
+            raise PromptError(f"cannot be read: {exc}", path=str(folder)) from exc
+        if any(e.name == PROMPT_FILE for e in entries):
+            yield folder
+            continue
+        pending += [
+            e
+            for e in entries
+            if not e.name.startswith(".") and e.name not in SKIPPED_FOLDERS and e.is_dir()
+        ]
 
 
 def find_prompts(folder: Path) -> list[Path]:
@@ -104,7 +120,7 @@ def find_prompts(folder: Path) -> list[Path]:
     Raises:
         NothingToDoError: If the folder is missing or holds none.
     """
-    if not folder.is_dir():
+    if not is_there(folder):
         raise NothingToDoError(
             "no such folder", path=str(folder), hint="set `prompts:` in prefixctl.yaml"
         )
@@ -126,12 +142,14 @@ def load_prompt(folder: Path) -> Prompt:
 
     def read(file: str, line: int | None) -> bytes:
         path = folder / file
-        if not path.resolve().is_relative_to(root):
-            raise PromptError(f"'{file}' leads out of the prompt folder", path=str(path), line=line)
-        if path.is_file() and path.stat().st_size > MAX_FILE_BYTES:
-            raise PromptError(f"larger than {MAX_FILE_BYTES:,} bytes", path=str(path))
-        where = f"{folder / PROMPT_FILE}:{line}" if line else ""
-        return read_bytes(path, PromptError, hint=f"named by {where}" if where else "")
+        named = f"named by {folder / PROMPT_FILE}:{line}" if line else ""
+        try:
+            inside = path.resolve().is_relative_to(root)
+        except (OSError, RuntimeError, ValueError) as exc:
+            raise PromptError(f"no path: {exc}", path=str(path), hint=named or None) from exc
+        if not inside:
+            raise PromptError("leads out of the prompt folder", path=str(path), hint=named or None)
+        return read_bytes(path, PromptError, hint=named, limit=MAX_FILE_BYTES)
 
     top = read(PROMPT_FILE, None)
     model, node = load_model(PromptModel, top, str(folder / PROMPT_FILE), PromptError)
@@ -236,19 +254,25 @@ def parse_template(text: str, path: str) -> nodes.Template:
         PromptError: With the line of the first thing that does not parse.
     """
     try:
-        return Environment(autoescape=False).parse(text)  # noqa: S701 - prompts are no HTML
+        tree = Environment(autoescape=False).parse(text)  # noqa: S701 - prompts are no HTML
+        meta.find_undeclared_variables(tree)  # compiles: unknown filters and tests show here
     except TemplateSyntaxError as exc:
         raise PromptError(f"broken template: {exc.message}", path=path, line=exc.lineno) from exc
     except RecursionError as exc:
         raise PromptError("broken template: nested too deeply", path=path) from exc
+    except ValueError as exc:
+        raise PromptError(f"broken template: {exc}", path=path) from exc
+    return tree
 
 
 def _included(tree: nodes.Template, path: str) -> list[str]:
     """The files that a template includes, imports or extends, but for those that may be missing."""
     optional = {
-        n.template.value
+        name.value
         for n in tree.find_all(nodes.Include)
-        if n.ignore_missing and isinstance(n.template, nodes.Const)
+        if n.ignore_missing or not isinstance(n.template, nodes.Const)
+        for name in (n.template, *n.template.find_all(nodes.Const))
+        if isinstance(name, nodes.Const)
     }
     files = []
     for file in meta.find_referenced_templates(tree):

@@ -7,10 +7,11 @@ Tool schemas travel beside the messages; message lists stand where they are decl
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from jinja2 import DictLoader, StrictUndefined, TemplateError
+from jinja2 import FunctionLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import RootModel
 
@@ -18,7 +19,7 @@ from prefixctl.core.ports import ChatRequest
 from prefixctl.core.prompt import PROMPT_FILE, Prompt, Section, SectionKind, Volatility, is_template
 from prefixctl.errors import PromptError
 from prefixctl.prompts.load import decode
-from prefixctl.yamlfile import StrictModel, line_of, load_model
+from prefixctl.yamlfile import StrictModel, line_of, load_model, validate
 
 JOINT = "\n\n"
 """Between two text sections of one message."""
@@ -125,30 +126,22 @@ def _text(prompt: Prompt, section: Section, values: Mapping[str, str | None]) ->
         return source
     texts = {f: decode(b, f"{prompt.origin}/{f}") for f, b in prompt.files.items()}
     environment = ImmutableSandboxedEnvironment(
-        loader=DictLoader(texts),
+        loader=FunctionLoader(lambda name: texts.get(posixpath.normpath(name))),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         newline_sequence="\r\n" if "\r\n" in source else "\n",
     )
     try:
         return environment.get_template(section.file).render(values)
-    except TemplateError as exc:
+    except Exception as exc:  # a template can raise anything
         line = getattr(exc, "lineno", None)
-        raise PromptError(f"cannot be rendered: {exc}", path=path, line=line) from exc
-    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as exc:
-        raise PromptError(f"cannot be rendered: {exc}", path=path) from exc
+        what = str(exc) or type(exc).__name__
+        raise PromptError(f"cannot be rendered: {what}", path=path, line=line) from exc
 
 
 def _tool_list(text: str, section: Section, prompt: Prompt) -> list[Mapping[str, Any]]:
     path = f"{prompt.origin}/{section.file}"
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as exc:
-        raise PromptError(
-            f"broken JSON: {exc.msg}", path=path, line=exc.lineno, column=exc.colno
-        ) from exc
-    except RecursionError as exc:
-        raise PromptError("broken JSON: nested too deeply", path=path) from exc
+    value = _parse_json(text, path)
     entries = value if isinstance(value, list) else []
     if not entries:
         raise PromptError("not a list of tool schemas", path=path, line=1, hint=f"[{TOOL_EXAMPLE}]")
@@ -162,6 +155,7 @@ def _tool_list(text: str, section: Section, prompt: Prompt) -> list[Mapping[str,
             )
         if not isinstance(function.get("parameters", {}), dict | None):
             raise PromptError(f"tool {number}: `parameters` is no JSON schema", path=path)
+    _check_sendable(entries, path)
     return entries
 
 
@@ -189,7 +183,11 @@ class MessageList(RootModel[tuple[Message, ...]]):
 
 def _message_list(text: str, section: Section, prompt: Prompt) -> list[dict[str, Any]]:
     path = f"{prompt.origin}/{section.file}"
-    messages, node = load_model(MessageList, text.encode(), path, PromptError)
+    node = None
+    if section.file.removesuffix(".j2").endswith(".json"):
+        messages = validate(MessageList, _parse_json(text, path), path, PromptError)
+    else:
+        messages, node = load_model(MessageList, text.encode(), path, PromptError)
     if not messages.root:
         raise PromptError("holds no message", path=path, line=1, hint=MESSAGE_EXAMPLE)
     for number, message in enumerate(messages.root):
@@ -201,4 +199,25 @@ def _message_list(text: str, section: Section, prompt: Prompt) -> list[dict[str,
                     path=path,
                     line=line_of(node, (number, "tool_calls")),
                 )
-    return [m.model_dump(exclude_unset=True) for m in messages.root]
+    entries = [m.model_dump(exclude_unset=True) for m in messages.root]
+    _check_sendable(entries, path)
+    return entries
+
+
+def _parse_json(text: str, path: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        raise PromptError(
+            f"broken JSON: {exc.msg}", path=path, line=exc.lineno, column=exc.colno
+        ) from exc
+    except (ValueError, RecursionError) as exc:
+        raise PromptError(f"broken JSON: {exc}", path=path) from exc
+
+
+def _check_sendable(entries: object, path: str) -> None:
+    """Refuse what JSON cannot carry, before a version with it goes live."""
+    try:
+        json.dumps(entries, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise PromptError(f"cannot be sent as JSON: {exc}", path=path) from exc

@@ -18,7 +18,7 @@ from prefixctl.prompts.chat import ChatTemplate
 from prefixctl.yamlfile import read_bytes
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
@@ -100,13 +100,21 @@ class LocalTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text alone; no special tokens are added."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return list(self._encoding(text).ids)
 
     def token_ends(self, text: str) -> list[int]:
         """For each token of a text alone, the character behind its last one, never falling."""
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        offsets = self._encoding(text).offsets
         return list(accumulate((end for _, end in offsets), max))
+
+    def _encoding(self, text: str) -> Encoding:
+        try:
+            text.encode()
+        except UnicodeEncodeError as exc:
+            raise TokenizerError(
+                "the text holds half a surrogate pair, which is no character", path=self._path
+            ) from exc
+        return self._tokenizer.encode(text, add_special_tokens=False)
 
     def render(self, request: ChatRequest) -> str:
         """The text that the chat template makes of a request.
@@ -192,7 +200,7 @@ def _settings(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(read_bytes(path, TokenizerError))
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise TokenizerError(f"broken JSON: {exc}", path=str(path)) from exc
     if not isinstance(value, dict):
         raise TokenizerError("not an object", path=str(path))

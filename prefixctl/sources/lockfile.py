@@ -24,7 +24,7 @@ from prefixctl.core.versions import Lock, PrefixVersion, lineage_fault
 from prefixctl.errors import LockError
 from prefixctl.ids import PromptName
 from prefixctl.sources.lockentry import Entry, entry_value
-from prefixctl.yamlfile import StrictModel, line_of, load_model, read_bytes
+from prefixctl.yamlfile import StrictModel, is_there, line_of, load_model, read_bytes
 
 SCHEMA = 1
 HEADER = """\
@@ -46,6 +46,9 @@ class LockModel(StrictModel):
     )
 
 
+MAX_LOCK_BYTES = 64 * 1024 * 1024
+
+
 def load_lock(path: Path) -> Lock:
     """Read the lock file; a missing one holds no versions.
 
@@ -53,9 +56,9 @@ def load_lock(path: Path) -> Lock:
         LockError: If it cannot be used, with the line: conflict markers, a broken chain, an edited
             entry, one version twice, a schema from the future.
     """
-    if not path.exists():
+    if not is_there(path):
         return Lock(path=str(path), prompts={})
-    return parse_lock(read_bytes(path, LockError), str(path))
+    return parse_lock(read_bytes(path, LockError, limit=MAX_LOCK_BYTES), str(path))
 
 
 def parse_lock(data: bytes, path: str) -> Lock:
@@ -63,7 +66,7 @@ def parse_lock(data: bytes, path: str) -> Lock:
     text = data.decode("utf-8", errors="replace")
     _refuse_conflict(text, path)
     _refuse_future(text, path)
-    model, node = load_model(LockModel, data, path, LockError)
+    model, node = load_model(LockModel, data, path, LockError, limit=MAX_LOCK_BYTES)
     prompts = {}
     for name, models in model.prompts.items():
         entries = tuple(m.to_version() for m in models)
@@ -98,7 +101,10 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
     Raises:
         LockError: If the lock cannot be used, or the file cannot be written.
     """
-    path = path.resolve()
+    try:
+        path = path.resolve()
+    except (OSError, RuntimeError, ValueError) as exc:
+        raise LockError(f"no path to write to: {exc}", path=str(path)) from exc
     with _exclusive(path.parent) as folder:
         before = load_lock(path)
         after = change(before)

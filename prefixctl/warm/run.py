@@ -18,7 +18,7 @@ from prefixctl.core.blocks import expected_hit_tokens
 from prefixctl.core.ports import ChatRequest, Engine
 from prefixctl.core.prompt import Prompt
 from prefixctl.core.usage import CacheState, CacheUse
-from prefixctl.errors import DriftError, ExitCode, PrefixctlError
+from prefixctl.errors import DriftError, ExitCode, PrefixctlError, ServerError
 from prefixctl.ids import Salt
 from prefixctl.prompts.render import probe_values, render
 from prefixctl.prompts.target import Measurement, Target
@@ -214,11 +214,11 @@ def _warm_one(job: _Job, target: Target, cancelled: threading.Event) -> WarmOutc
     started = time.monotonic()
     try:
         first = _request(job, target, 0)
-        _check_tokens(job, target, first)
-        use, state = _send(job, target, first)
+        use, state = _send(job, target, first, _check_tokens(job, target, first))
         was_resident = state is CacheState.FULL
         if state in {CacheState.MISS, CacheState.PARTIAL}:
-            use, state = _send(job, target, _request(job, target, 1))
+            second = _request(job, target, 1)
+            use, state = _send(job, target, second, len(target.tokenizer.token_ids(second)))
     except PrefixctlError as exc:
         return _refused(job, exc)
     status = {
@@ -241,18 +241,24 @@ def _request(job: _Job, target: Target, index: int) -> ChatRequest:
     return render(job.item.prompt, values)
 
 
-def _send(job: _Job, target: Target, request: ChatRequest) -> tuple[CacheUse, CacheState]:
+def _send(
+    job: _Job, target: Target, request: ChatRequest, tokens: int
+) -> tuple[CacheUse, CacheState]:
     use = job.engine.complete(request, salt=job.namespace.salt, rank=job.rank).use
+    if use.prompt_tokens != tokens:
+        raise ServerError(
+            f"{job.engine.url} counts {use.prompt_tokens:,} tokens for a request of {tokens:,}"
+        )
     shared = min(job.item.measurement.alignment.shared_tokens, use.prompt_tokens)
     expected = expected_hit_tokens(shared, use.prompt_tokens, target.material.block_size)
     return use, use.state(expected if job.item.measurement.governed else 0)
 
 
-def _check_tokens(job: _Job, target: Target, request: ChatRequest) -> None:
-    """The server must see the very tokens that the lock's key was made of."""
+def _check_tokens(job: _Job, target: Target, request: ChatRequest) -> int:
+    """The number of tokens; the server must see the very ones that the key was made of."""
     local, served = target.tokenizer.token_ids(request), job.engine.tokenize(request)
     if local == served:
-        return
+        return len(local)
     differing = next(
         (i for i, (a, b) in enumerate(zip(local, served, strict=False)) if a != b),
         min(len(local), len(served)),

@@ -186,15 +186,17 @@ class FakeServer(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        body = {"data": [{"id": self.model}]} if self.path == "/v1/models" else {}
-        self._answer(body)
+        if self.path == "/metrics":
+            self._answer('vllm:num_requests_running{engine="0"} 0.0\n')
+        else:
+            self._answer({"data": [{"id": self.model}]})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer({"tokens": self.tokens})
 
-    def _answer(self, body: dict) -> None:
-        data = json.dumps(body).encode()
+    def _answer(self, body: dict | str) -> None:
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -278,9 +280,7 @@ def test_a_model_is_served_as_the_only_target(project: Path, run) -> None:
     assert "--served-model-name m " in run("serve", "m", "--print").stdout
 
 
-def test_render_prints_the_request_or_the_bytes_of_a_version(
-    published: Path, run
-) -> None:
+def test_render_prints_the_request_or_the_bytes_of_a_version(published: Path, run) -> None:
     (published / PROMPT / "system.md").write_bytes(b"Other words.\r\n")
     body = json.loads(run("render", "support@live", "--set", "question=Why?").stdout)
     assert body["messages"][-1] == {"role": "user", "content": "Why?"}

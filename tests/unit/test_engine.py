@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,35 @@ def test_a_server_says_what_it_is() -> None:
     assert facts.prefix_caching is True
     assert facts.hash_algorithm == "sha256_cbor"
     assert facts.max_model_len == 4096
+
+
+def test_metrics_of_another_program_are_an_error() -> None:
+    with pytest.raises(ServerError, match="ranks cannot be counted"):
+        engine({"/v1/models": MODELS, "/metrics": "<html>"}).facts()
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    asked = HttpEngine("http://user:PASSWORD@127.0.0.1:1?token=TOKEN")
+    with pytest.raises(UnreachableError) as caught:
+        asked.facts()
+    assert "PASSWORD" not in f"{caught.value} {asked.url}"
+    assert "TOKEN" not in f"{caught.value} {asked.url}"
+
+
+def test_an_answer_that_never_ends_is_cut_off() -> None:
+    def drip() -> Iterator[bytes]:
+        for _ in range(1000):
+            time.sleep(0.01)
+            yield b": ping\n\n"
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=drip())
+
+    asked = HttpEngine(
+        "http://s", model="m", timeout_seconds=0.1, transport=httpx.MockTransport(handle)
+    )
+    with pytest.raises(ServerError, match="did not end within"):
+        asked.complete(REQUEST)
 
 
 def test_an_address_that_is_none() -> None:
