@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer.main
 from pydantic import BaseModel
 
 from prefixctl.cli.main import app
 from prefixctl.config import Config
+from prefixctl.core.prompt import Volatility
 from prefixctl.lint.pages import page_files
 from prefixctl.prompts.load import PromptModel
 
@@ -56,19 +58,24 @@ def _command(command: Any, name: str) -> Iterator[str]:
     groups = getattr(command, "commands", None)
     if name != "prefixctl":
         yield from (f"## `{name}`", "", *(command.help or "").strip().splitlines(), "")
-    rows = [row for row in map(_parameter, command.params) if row]
+    hints = get_type_hints(command.callback) if command.callback else {}
+    rows = [row for p in command.params if (row := _parameter(p, hints.get(p.name)))]
     if rows:
         yield from ("| | |", "|---|---|", *rows, "")
     for key in groups or ():
         yield from _command(groups[key], f"{name} {key}")
 
 
-def _parameter(parameter: Any) -> str | None:
+def _parameter(parameter: Any, annotation: Any) -> str | None:
     text = " ".join((getattr(parameter, "help", None) or "").split())
     if parameter.name in {"help", "install_completion", "show_completion"}:
         return None
     if parameter.param_type_name == "argument":
-        return f"| `{parameter.name.upper()}` | {text} |"
+        return f"| `{parameter.metavar or parameter.name.upper()}` | {text} |"
+    text = _with_choices(text, annotation)
+    default = parameter.default
+    if isinstance(default, str | int) and not isinstance(default, bool) and default != "":
+        text += f" Default: {default}."
     flags = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
     return f"| {flags} | {text} |"
 
@@ -91,7 +98,8 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[str]:
         if inner is not None and inner is not info.annotation:
             key += ".<name>" if "dict" in str(info.annotation) else "[]"
         if inner is None:
-            yield f"| `{key}` | {_default(info)} | {info.description} |"
+            text = _with_choices(info.description, info.annotation)
+            yield f"| `{key}` | {_default(info)} | {text} |"
         else:
             yield f"| `{key}` | | {info.description} |"
             yield from _fields(inner, f"{key}.")
@@ -106,6 +114,22 @@ def _default(info: Any) -> str:
     if isinstance(value, tuple):
         return f"`{', '.join(str(v) for v in value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _with_choices(text: str, annotation: Any) -> str:
+    choices = ", ".join(str(c) for c in _choices(annotation))
+    return f"{text} One of {choices}." if choices else text
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """The words that a literal or an enum allows, also inside a tuple or a union."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return tuple(c.value for c in annotation)
+    if annotation is Volatility:
+        return tuple(v.label for v in Volatility)
+    return next((c for c in map(_choices, get_args(annotation)) if c), ())
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
