@@ -62,6 +62,7 @@ def check_value(result: CheckResult) -> dict[str, Any]:
             for d in result.drifts
         ],
         "unchanged": list(result.unchanged),
+        "gone": list(result.gone),
     }
 
 
@@ -78,6 +79,8 @@ def print_check(result: CheckResult) -> None:
         talk().print(f'run: prefixctl bump {names} --reason "..."', markup=False)
     else:
         talk().print(f"{len(result.unchanged)} prompts equal {result.lock_path}", markup=False)
+    if result.gone:
+        talk().print(f"note: in the lock, but not in the work tree: {', '.join(result.gone)}")
 
 
 def diff_value(result: VersionDiff) -> dict[str, Any]:

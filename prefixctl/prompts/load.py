@@ -163,7 +163,7 @@ def load_prompt(folder: Path) -> Prompt:
                 path = str(folder / file)
                 tree = parse_template(decode(files[file], path), path)
                 pending += [(f, None) for f in _included(tree, path)]
-    return parse_prompt(files, name=PromptName(folder.resolve().name), origin=str(folder))
+    return parse_prompt(files, name=PromptName(folder.absolute().name), origin=str(folder))
 
 
 def parse_prompt(files: Mapping[str, bytes], *, name: PromptName, origin: str) -> Prompt:

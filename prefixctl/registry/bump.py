@@ -65,11 +65,19 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What `bump --check` found."""
+    """What `bump --check` found.
+
+    Attributes:
+        lock_path: The lock file.
+        drifts: Prompts that changed.
+        unchanged: Prompts that did not.
+        gone: Prompts that the lock has and the work tree has not: retired, or lost.
+    """
 
     lock_path: str
     drifts: tuple[Drift, ...]
     unchanged: tuple[PromptName, ...]
+    gone: tuple[PromptName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +145,12 @@ def check(config: Config, names: Sequence[str] = ()) -> CheckResult:
             continue
         version = entry.version if entry else None
         drifts.append(Drift(name=draft.name, version=version, change=change))
+    here = {*unchanged, *(d.name for d in drifts)}
     return CheckResult(
-        lock_path=str(config.lock_path), drifts=tuple(drifts), unchanged=tuple(unchanged)
+        lock_path=str(config.lock_path),
+        drifts=tuple(drifts),
+        unchanged=tuple(unchanged),
+        gone=() if names else tuple(n for n in lock.prompts if n not in here),
     )
 
 

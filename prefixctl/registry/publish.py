@@ -77,6 +77,9 @@ def publish(config: Config, wanted: Sequence[Wanted] = (), *, stamp: Stamp) -> l
         RegistryError: If the version was published before with other content.
         UnreachableError: If the registry cannot be written.
     """
+    twice = [w.name for w in wanted if sum(w.name == other.name for other in wanted) > 1]
+    if twice:
+        raise UsageError(f"'{twice[0]}' is named twice", hint="one version of a prompt can be live")
     lock = load_lock(config.lock_path)
     if not wanted and not lock.prompts:
         raise NothingToDoError("no version to publish", path=lock.path, hint="prefixctl bump")

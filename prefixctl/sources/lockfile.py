@@ -101,6 +101,8 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
     Raises:
         LockError: If the lock cannot be used, or the file cannot be written.
     """
+    if path.is_symlink() and not path.exists():
+        raise LockError("a link that leads nowhere", path=str(path))
     try:
         path = path.resolve()
     except (OSError, RuntimeError, ValueError) as exc:

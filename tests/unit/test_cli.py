@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from sample import PROMPT_YAML
+from sample import PROMPT_YAML, write_prompt
 
 import prefixctl.cli.main
 from prefixctl.config import load_config
@@ -257,6 +258,63 @@ def test_serve_print_is_a_command_line(run) -> None:
     assert "--block-size 16" in line
     parsed = json.loads(run("serve", "tiny", "--print", "--format", "json").stdout)
     assert parsed["arguments"][-1] and parsed["environment"]["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_what_is_there_but_cannot_be_read_is_never_a_clean_check(published: Path, run) -> None:
+    assert run("bump", "--check").returncode == 0
+    folder = published / PROMPT
+    (folder / "prompt.yaml").rename(folder / "kept.yaml")
+    assert run("bump", "--check").returncode == 3, "no prompt is left"
+    (folder / "prompt.yaml").symlink_to("nowhere.yaml")
+    done = run("bump", "--check")
+    assert (done.returncode, "a link that leads nowhere" in done.stderr) == (3, True)
+    (folder / "prompt.yaml").unlink()
+    (folder / "prompt.yaml").symlink_to("prompt.yaml")
+    assert run("bump", "--check").returncode == 3
+    (folder / "prompt.yaml").unlink()
+    (folder / "kept.yaml").rename(folder / "prompt.yaml")
+    folder.rename(published / "elsewhere")
+    folder.symlink_to(published / "elsewhere", target_is_directory=True)
+    assert run("bump", "--check").returncode == 0
+    (published / "elsewhere" / "system.md").write_text("changed")
+    assert run("bump", "--check").returncode == 5, "a linked folder is looked into"
+    folder.unlink()
+    write_prompt(published / "templates" / "other")
+    assert run("bump", "other").returncode == 0
+    done = run("bump", "--check")
+    assert (done.returncode, "not in the work tree: support" in done.stderr) == (0, True)
+    (published / "templates" / "prefixes.lock.yaml").rename(published / "lock.yaml")
+    (published / "templates" / "prefixes.lock.yaml").symlink_to("gone.yaml")
+    assert run("bump").returncode == 3
+    (published / "prefixctl.yaml").unlink()
+    (published / "prefixctl.yaml").mkdir()
+    assert run("bump", "--check").returncode == 3
+
+
+@pytest.mark.parametrize("file", ["prefixctl.yaml", f"{PROMPT}/prompt.yaml", f"{PROMPT}/system.md"])
+def test_a_pipe_is_no_file(project: Path, run, file: str) -> None:
+    (project / file).unlink()
+    os.mkfifo(project / file)
+    done = run("bump")
+    assert (done.returncode, "not a regular file" in done.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ question | nofilter }}",
+        "{{ question is notest }}",
+        "{{ question | truncate(-5) }}",
+        "{{ cycler().next() }}",
+        "{{ 10**5000 }}",
+        "{{ question + " + " + ".join(["question"] * 4000) + " }}",
+        '{{ "\\ud800" }}{{ question }}',
+    ],
+)
+def test_a_faulty_template_is_bad_input_not_a_bug(project: Path, run, template: str) -> None:
+    (project / PROMPT / "user.md.j2").write_text(template)
+    done = run("bump")
+    assert done.returncode == 3, done.stderr
 
 
 def test_the_cpu_build_needs_blocks_of_32(
