@@ -229,10 +229,19 @@ class TestWriting:
 
     def test_a_link_stays_a_link(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
+        update_lock(tmp_path / "real" / FILE, lambda lock: bumped(lock, "b", "x"))
         (tmp_path / FILE).symlink_to(tmp_path / "real" / FILE)
         update_lock(tmp_path / FILE, lambda lock: bumped(lock, "a", "x"))
         assert (tmp_path / FILE).is_symlink()
         assert load_lock(tmp_path / FILE).newest(PromptName("a"))
+        assert load_lock(tmp_path / "real" / FILE).newest(PromptName("b"))
+
+    def test_a_link_that_leads_nowhere_starts_no_new_history(self, tmp_path: Path) -> None:
+        (tmp_path / FILE).symlink_to(tmp_path / "gone" / FILE)
+        with pytest.raises(LockError, match="leads nowhere"):
+            update_lock(tmp_path / FILE, lambda lock: bumped(lock, "a", "x"))
+        with pytest.raises(LockError, match="leads nowhere"):
+            load_lock(tmp_path / FILE)
 
 
 class TestGitMerge:
