@@ -2,16 +2,28 @@
 
 from types import ModuleType
 
-from prefixctl.cli import audit, demo, lint, render, rules, schema, serve, versions, warm
+from prefixctl.cli import (
+    audit,
+    demo,
+    lint,
+    render,
+    rules,
+    schema,
+    serve,
+    template,
+    versions,
+    warm,
+)
 
 COMMAND_MODULES: tuple[ModuleType, ...] = (
     lint,
+    template,
     versions,
     render,
     serve,
     warm,
     rules,
     audit,
-    demo,
     schema,
+    demo,
 )

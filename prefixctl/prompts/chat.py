@@ -20,6 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from prefixctl.core.ports import ChatRequest
 from prefixctl.errors import TokenizerError
+from prefixctl.prompts.sandbox import Job, Render, shared_sandbox
 
 
 class _Generation(Extension):
@@ -86,10 +87,11 @@ class ChatTemplate:
             TokenizerError: If it cannot be parsed.
         """
         self._path = path
+        self._source = source
         self._variables = {**special_tokens, **kwargs}
         made = environment()
         try:
-            self._template = made.from_string(source)
+            made.from_string(source)
             self._lists = _iterates_content(made.parse(source))
         except TemplateSyntaxError as exc:
             raise TokenizerError(
@@ -102,23 +104,25 @@ class ChatTemplate:
         """The text of a request, with the opening of the assistant's turn behind it.
 
         Raises:
-            TokenizerError: If the template refuses the request.
+            TokenizerError: If the template refuses the request, or does not end.
         """
-        try:
-            return self._template.render(
-                messages=[self._message(m) for m in request.messages],
-                tools=server_tools(request.tools),
-                documents=None,
-                add_generation_prompt=True,
-                **self._variables,
-            )
-        except TemplateError as exc:
+        values = {
+            "messages": [self._message(m) for m in request.messages],
+            "tools": server_tools(request.tools),
+            "documents": None,
+            "add_generation_prompt": True,
+            **self._variables,
+        }
+        now = datetime.datetime.now()
+        job = Job(source=self._source, renders=[Render(values=values, now=now)])
+        (outcome,) = shared_sandbox().render(job)
+        if outcome.text is None:
+            failure = outcome.failure
+            what, line = (failure.message, failure.line) if failure else ("it gave no text", None)
             raise TokenizerError(
-                f"the chat template refuses the request: {exc}", path=self._path
-            ) from exc
-        except Exception as exc:  # a template can raise anything
-            what = str(exc) or type(exc).__name__
-            raise TokenizerError(f"the chat template fails: {what}", path=self._path) from exc
+                f"the chat template cannot render the request: {what}", path=self._path, line=line
+            )
+        return outcome.text
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """A message as the server's parser leaves it: known fields, one form of content."""

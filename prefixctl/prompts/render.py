@@ -7,18 +7,16 @@ Tool schemas travel beside the messages; message lists stand where they are decl
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from jinja2 import FunctionLoader, StrictUndefined
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import RootModel
 
 from prefixctl.core.ports import ChatRequest
 from prefixctl.core.prompt import PROMPT_FILE, Prompt, Section, SectionKind, Volatility, is_template
 from prefixctl.errors import PromptError
 from prefixctl.prompts.load import decode
+from prefixctl.prompts.sandbox import Dialect, Job, Render, shared_sandbox
 from prefixctl.yamlfile import StrictModel, line_of, load_model, validate
 
 JOINT = "\n\n"
@@ -125,18 +123,18 @@ def _text(prompt: Prompt, section: Section, values: Mapping[str, str | None]) ->
     if not is_template(section.file):
         return source
     texts = {f: decode(b, f"{prompt.origin}/{f}") for f, b in prompt.files.items()}
-    environment = ImmutableSandboxedEnvironment(
-        loader=FunctionLoader(lambda name: texts.get(posixpath.normpath(name))),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        newline_sequence="\r\n" if "\r\n" in source else "\n",
+    job = Job(
+        source=source,
+        renders=[Render(values=values)],
+        dialect=Dialect.SECTION_CRLF if "\r\n" in source else Dialect.SECTION,
+        files=texts,
     )
-    try:
-        return environment.get_template(section.file).render(values)
-    except Exception as exc:  # a template can raise anything
-        line = getattr(exc, "lineno", None)
-        what = str(exc) or type(exc).__name__
-        raise PromptError(f"cannot be rendered: {what}", path=path, line=line) from exc
+    (outcome,) = shared_sandbox().render(job)
+    if outcome.text is None:
+        failure = outcome.failure
+        what, line = (failure.message, failure.line) if failure else ("it gave no text", None)
+        raise PromptError(f"cannot be rendered: {what}", path=path, line=line)
+    return outcome.text
 
 
 def _tool_list(text: str, section: Section, prompt: Prompt) -> list[Mapping[str, Any]]:

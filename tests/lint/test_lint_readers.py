@@ -17,12 +17,13 @@ BODY = "One.\nTwo.\n{{ now }}\n" + static(60)
 @pytest.mark.parametrize("name", ["p.jinja", "p.md"])
 def test_line_ends_and_byte_order_marks_move_no_place(tmp_path, newline, mark, name):
     report = lint_text(tmp_path, mark + BODY.replace("\n", newline).encode(), name)
-    (finding,) = report.findings
+    (finding,) = (f for f in report.findings if f.rule != "PFX303")
     assert (finding.location.line, finding.location.column) == (3, 1)
 
 
 def test_mixed_line_ends(tmp_path):
-    (finding,) = lint_text(tmp_path, "a\r\nb\rc\nd {{ now }}\n" + static(60)).findings
+    report = lint_text(tmp_path, "a\r\nb\rc\nd {{ now }}\n" + static(60))
+    (finding,) = (f for f in report.findings if f.rule != "PFX304")
     assert (finding.location.line, finding.location.column) == (4, 3)
 
 

@@ -309,6 +309,10 @@ def test_a_pipe_is_no_file(project: Path, run, file: str) -> None:
         "{{ 10**5000 }}",
         "{{ question + " + " + ".join(["question"] * 4000) + " }}",
         '{{ "\\ud800" }}{{ question }}',
+        "{{ question }}{% for a in range(99999) %}"
+        "{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ question | center(2000000000) }}",
+        "{{ question }}{{ '{:>3000000000}'.format(1) }}",
     ],
 )
 def test_a_faulty_template_is_bad_input_not_a_bug(project: Path, run, template: str) -> None:
