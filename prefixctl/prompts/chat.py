@@ -89,10 +89,9 @@ class ChatTemplate:
         self._path = path
         self._source = source
         self._variables = {**special_tokens, **kwargs}
-        made = environment()
         try:
-            made.from_string(source)
-            self._lists = _iterates_content(made.parse(source))
+            # Parsed only: to compile is to compute constants, which belongs in the sandbox.
+            self._lists = _iterates_content(environment().parse(source))
         except TemplateSyntaxError as exc:
             raise TokenizerError(
                 f"broken chat template: {exc.message}", path=path, line=exc.lineno

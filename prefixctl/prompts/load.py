@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from jinja2 import Environment, TemplateSyntaxError, meta, nodes
+from jinja2 import Environment, TemplateSyntaxError, meta, nodes, pass_context
+from jinja2.runtime import Context
 from pydantic import Field, WithJsonSchema, field_validator
 
 from prefixctl.config import Name, valid_name
@@ -247,6 +248,24 @@ def _section(index: int, model: SectionModel, node: yaml.Node | None) -> Section
     )
 
 
+def _undeclared(tree: nodes.Template) -> set[str]:
+    """The names that a template takes from its values.
+
+    As jinja2's own function, but for its optimizer and for a finalizer that needs no context:
+    these would compute ``"a" * 10**9`` here, where nothing bounds it.
+    """
+    assert tree.environment is not None  # noqa: S101 - set by Environment.parse
+    generator = meta.TrackingCodeGenerator(tree.environment)
+    generator.optimizer = None
+    generator.visit(tree)
+    return generator.undeclared_identifiers
+
+
+@pass_context
+def _as_it_is(_: Context, value: object) -> object:
+    return value
+
+
 def parse_template(text: str, path: str) -> nodes.Template:
     """The syntax tree of a Jinja2 template.
 
@@ -254,8 +273,9 @@ def parse_template(text: str, path: str) -> nodes.Template:
         PromptError: With the line of the first thing that does not parse.
     """
     try:
-        tree = Environment(autoescape=False).parse(text)  # noqa: S701 - prompts are no HTML
-        meta.find_undeclared_variables(tree)  # compiles: unknown filters and tests show here
+        environment = Environment(autoescape=False, finalize=_as_it_is)  # noqa: S701 - no HTML
+        tree = environment.parse(text)
+        _undeclared(tree)  # generates code: unknown filters and tests show here
     except TemplateSyntaxError as exc:
         raise PromptError(f"broken template: {exc.message}", path=path, line=exc.lineno) from exc
     except RecursionError as exc:
@@ -305,7 +325,7 @@ def _check_template(
         pending += _included(trees[current], path)
     known = {*parameters, *(name for tree in trees.values() for name in _bound(tree))}
     for current, tree in trees.items():
-        for name in sorted(meta.find_undeclared_variables(tree) - known):
+        for name in sorted(_undeclared(tree) - known):
             uses = [n.lineno for n in tree.find_all(nodes.Name) if n.name == name]
             raise PromptError(
                 f"undefined parameter '{name}'",

@@ -27,6 +27,7 @@ from prefixctl.registry.store import open_store
 from prefixctl.registry.store.base import Alias, PromptState
 from prefixctl.sources.lockfile import load_lock
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("killing.py")
 NAME = PromptName("support")
 
