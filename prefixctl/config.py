@@ -159,6 +159,9 @@ class LintConfig(StrictModel):
     block_size: int | None = Field(
         default=None, gt=0, description="Block size for prompts without a target; 16 if omitted."
     )
+    baseline: Path | None = Field(
+        default=None, description="File with known findings, which do not fail a run."
+    )
 
 
 class MetricsConfig(StrictModel):

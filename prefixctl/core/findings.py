@@ -67,6 +67,7 @@ class Finding:
         variable: The expression it is about, if any.
         volatility: How often that value changes, if it does.
         tokens_lost: Shareable tokens behind that point, if they could be counted.
+        fingerprint: Names the finding wherever its line moves to; empty until a report is whole.
     """
 
     rule: str
@@ -79,3 +80,12 @@ class Finding:
     variable: str | None = None
     volatility: Volatility | None = None
     tokens_lost: int | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """A finding that a comment in the file allows, with the reason given there."""
+
+    finding: Finding
+    reason: str

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import InputError, NothingToDoError
-from prefixctl.lint.readers import messages
+from prefixctl.lint.readers.any_file import may_hold_a_prompt
 from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES
-from prefixctl.prompts.load import PROMPT_FILE
 
 _SKIPPED_FOLDERS = frozenset(
     ["node_modules", "__pycache__", "site-packages", "venv", "dist", "build"]
@@ -66,7 +66,8 @@ def find_files(
             "nothing to lint",
             path=shown,
             hint="prompts are " + " ".join(sorted(TEMPLATE_SUFFIXES | TEXT_SUFFIXES))
-            + f" files, message lists in JSON or YAML, and folders with {PROMPT_FILE}",
+            + " files, prompts in JSON, YAML, TOML and BAML, source code whose name speaks of "
+            f"prompts, and folders with {PROMPT_FILE}",
         )  # fmt: skip
     return [found[p] for p in sorted(found)]
 
@@ -111,7 +112,7 @@ def _walk(top: Path, excluded: _Excluded) -> Iterator[Found]:
 def _may_hold_a_prompt(path: Path) -> bool:
     if path.name.lower().startswith(_DOCUMENTATION):
         return False
-    return path.suffix.lower() in TEMPLATE_SUFFIXES | TEXT_SUFFIXES | messages.SUFFIXES
+    return may_hold_a_prompt(path)
 
 
 class _Excluded:

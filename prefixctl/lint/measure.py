@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
+from prefixctl.lint.evaluate.names import split_words
 from prefixctl.lint.evaluate.value import (
+    Cause,
     CauseKind,
     Choice,
     Hole,
@@ -16,9 +19,24 @@ from prefixctl.lint.evaluate.value import (
 )
 from prefixctl.lint.tokens import TokenCounter
 
-_LABEL_LINE = re.compile(r"</?\w[^<>]*>|#+ .*|.*[:：]|[-=*_`~#\[\]{}()\"'.,;|]*")
-"""A line that announces or closes a value (a tag, a heading, a fence, a line that ends with a
-colon): it goes where the value goes, so it is nothing that a block could share."""
+_LABEL_LINE = re.compile(
+    r"</?\w[^<>]*>|#+ .*|.*[:：]|[-=*_`~#\[\]{}()\"'.,;|]*"
+    r"|(?:based (?:up)?on|given|using|from|considering|according to|with) (?:(?:all|only) )?"
+    r"(?:of )?the (?:\w+ ){0,2}(?:above|preceding)\b.{0,200}"
+    r"|(?:根据|基于|结合)(?:以上|上述|上面).{0,80}",
+    re.IGNORECASE,
+)
+"""A line that announces, closes or leans on a value (a tag, a heading, a fence, a line that ends
+with a colon, "based on the above ..."): it goes where the value goes, so it is nothing that a block
+could share."""
+_OWN_TEXT = frozenset(
+    ["instructions", "instruction", "rules", "guidelines", "policies", "schema", "schemas",
+     "examples", "shots", "shot", "demonstrations", "exemplars", "criteria"]
+)  # fmt: skip
+_GIVEN = frozenset(["user", "custom", "additional", "extra", "task", "query", "input", "dynamic"])
+"""Words of names that somebody else fills in."""
+UNSEEN_TEXT_TOKENS = 32
+"""What a variable that holds the application's own text is taken for at least."""
 _TOOLS = re.compile(r"\w*(?:tools?|functions?)(?:$|\.)")
 _REASONING = re.compile(r"reasoning|thinking")
 
@@ -103,6 +121,8 @@ class Measure:
                 behind = self._text(parts, index, behind, place)
             elif isinstance(part, Hole):
                 self._expose(part, behind, place)
+                if stands_for_text(part.cause) and not (place.turns or place.guarded):
+                    behind = replace(behind, shareable=behind.shareable + UNSEEN_TEXT_TOKENS)
             elif isinstance(part, Choice):
                 behind = self._choice(part, behind, place)
             else:
@@ -199,6 +219,19 @@ class Measure:
         if ending:
             return min(ending), True
         return max(tokens for tokens, _ in found), False
+
+
+def stands_for_text(cause: Cause) -> bool:
+    """Whether a variable holds the application's own text: instructions, a schema, examples."""
+    if cause.volatility is not None or cause.kind not in {CauseKind.SETTLED, CauseKind.UNKNOWN}:
+        return False
+    return _names_own_text(cause.variable)
+
+
+@lru_cache(maxsize=8192)
+def _names_own_text(variable: str) -> bool:
+    words = [w for part in variable.split(".") if (w := split_words(part))]
+    return any(w[-1] in _OWN_TEXT for w in words) and not any(_GIVEN & set(w) for w in words)
 
 
 def without_labels(text: str, *, start: bool, end: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
+from prefixctl.core.findings import Confidence, Finding, Location, Severity, Suppressed, Verdict
 from prefixctl.core.prompt import Volatility
 
 SCHEMA = 1
@@ -50,6 +50,8 @@ class FileReport:
         findings: In the order of the file.
         values: Everything that is printed and is no static text.
         lines: The source lines that findings point to.
+        suppressed: Findings that comments in the file allow; not among the findings.
+        baselined: Findings that the baseline knows; not among the findings.
     """
 
     path: str
@@ -63,6 +65,23 @@ class FileReport:
     findings: tuple[Finding, ...] = ()
     values: tuple[PrintedValue, ...] = ()
     lines: Mapping[Location, str] = field(default_factory=dict, repr=False)
+    suppressed: tuple[Suppressed, ...] = ()
+    baselined: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A finding that a baseline knows.
+
+    Attributes:
+        rule: The id of its rule.
+        path: The file, from the folder of the configuration.
+        fingerprint: See `prefixctl.lint.baseline`.
+    """
+
+    rule: str
+    path: str
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +92,13 @@ class LintReport:
         files: Sorted by path.
         block_size: Tokens in a block.
         target: The target's name, if one was given.
+        stale: Entries of the baseline that nothing corresponds to any more.
     """
 
     files: tuple[FileReport, ...]
     block_size: int
     target: str | None = None
+    stale: tuple[Known, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -102,6 +123,9 @@ def to_json(report: LintReport) -> dict[str, Any]:
         "block_size": report.block_size,
         "files": [_file(f) for f in report.files],
         "summary": summary(report),
+        "stale_baseline": [
+            {"rule": k.rule, "path": k.path, "fingerprint": k.fingerprint} for k in report.stale
+        ],
     }
 
 
@@ -115,6 +139,9 @@ def summary(report: LintReport) -> dict[str, Any]:
         "findings": {s.label: severities[s] for s in sorted(Severity, reverse=True)},
         "tokens_lost": sum(f.tokens_lost for f in report.files),
         "tokens_exact": all(f.tokens_exact for f in report.files),
+        "suppressed": sum(len(f.suppressed) for f in report.files),
+        "baselined": sum(len(f.baselined) for f in report.files),
+        "stale_baseline": len(report.stale),
     }
 
 
@@ -130,6 +157,8 @@ def _file(report: FileReport) -> dict[str, Any]:
         "tokens_exact": report.tokens_exact,
         "findings": [_finding(f) for f in report.findings],
         "values": [_value(v) for v in report.values],
+        "suppressed": len(report.suppressed),
+        "baselined": len(report.baselined),
     }
 
 
@@ -147,6 +176,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "advice": finding.advice,
         "tokens_lost": finding.tokens_lost,
+        "fingerprint": finding.fingerprint,
     }
 
 

@@ -11,6 +11,7 @@ from prefixctl.core.prompt import Prompt, Volatility
 from prefixctl.lint.document import Document
 from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.lint.measure import Exposure, Measure
+from prefixctl.lint.raw import RawFile
 from prefixctl.lint.verdict import severity_of, verdict_of
 
 Unbumped = Callable[[Prompt], str | None]
@@ -44,6 +45,10 @@ class Reading:
         return f"{count:,} tokens" if self.measure.counter.exact else f"about {count:,} tokens"
 
 
+def _nothing(_rule: Rule, _file: RawFile) -> Iterator[Finding]:
+    return iter(())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A lint rule. Its page is the docstring of its module.
@@ -53,7 +58,8 @@ class Rule:
         name: Reads well after "allow".
         severity: Of its worst finding.
         confidence: Of its surest finding.
-        check: Finds.
+        check: Finds in what a prompt says.
+        check_file: Finds in the bytes of a file that is a prompt as a whole.
     """
 
     id: str
@@ -61,6 +67,7 @@ class Rule:
     severity: Severity
     confidence: Confidence
     check: Callable[[Rule, Reading], Iterator[Finding]]
+    check_file: Callable[[Rule, RawFile], Iterator[Finding]] = _nothing
 
 
 def exposed_values(
@@ -113,6 +120,8 @@ def shown(exposure: Exposure) -> str:
 def behind(reading: Reading, exposure: Exposure) -> str:
     """What stands behind a value, in words."""
     text = f"{reading.tokens(exposure.tokens_behind)} of static text"
+    if exposure.shareable_tokens > exposure.tokens_behind:
+        text = f"{text} and the application's own text in a variable"
     if not exposure.before_conversation:
         return text
     if exposure.tokens_behind < reading.block_size:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
+from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import NothingToDoError
+from prefixctl.lint.assemble import joined, report_of
+from prefixctl.lint.cache import Cache, Loads
 from prefixctl.lint.document import Document
 from prefixctl.lint.evaluate.state import Loader
-from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.lint.evaluate.whole import read_document
 from prefixctl.lint.find import Found
-from prefixctl.lint.measure import Exposure, Measure
-from prefixctl.lint.readers import messages
+from prefixctl.lint.measure import Measure
+from prefixctl.lint.raw import RawFile, raw_file
+from prefixctl.lint.readers.any_file import read_file
 from prefixctl.lint.readers.governed import BrokenPromptError, read_governed
-from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES, read_text
-from prefixctl.lint.report import FileReport, PrintedValue
-from prefixctl.lint.rule import Aligned, Reading, Unbumped, place_of, shown
+from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES
+from prefixctl.lint.report import FileReport
+from prefixctl.lint.rule import Aligned, Reading, Unbumped
 from prefixctl.lint.rules import all_rules, pfx000_unreadable
-from prefixctl.lint.source import Source, UnreadableError, decode
+from prefixctl.lint.source import UnreadableError, decode
+from prefixctl.lint.suppress import in_file_order, suppress
 from prefixctl.lint.tokens import TokenCounter
-from prefixctl.lint.verdict import verdict_of, worst
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
-_UNREAD_SUFFIXES = frozenset(
-    [".py", ".go", ".js", ".ts", ".tsx", ".java", ".rs", ".c", ".cc", ".cpp", ".h", ".rb", ".php",
-     ".cs", ".kt", ".swift", ".baml", ".toml", ".ini", ".sh", ".html", ".css", ".ipynb", ".csv"]
-)  # fmt: skip
-_FENCED = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-_SILENT_KINDS = frozenset([CauseKind.CONVERSATION, CauseKind.SYSTEM, CauseKind.POSITION])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +41,8 @@ class Setup:
         root: No include leaves this folder.
         unbumped: See `prefixctl.lint.rule.Unbumped`; PFX501 is silent without it.
         aligned: See `prefixctl.lint.rule.Aligned`.
+        cache: Reports of earlier runs. A governed prompt is never taken from it: what its report
+            says also depends on the lock and on the target's files.
     """
 
     counter: TokenCounter
@@ -53,6 +51,7 @@ class Setup:
     root: Path = Path()
     unbumped: Unbumped | None = None
     aligned: Aligned | None = None
+    cache: Cache | None = None
 
 
 def lint_files(files: Sequence[Found], setup: Setup) -> tuple[FileReport, ...]:
@@ -61,7 +60,7 @@ def lint_files(files: Sequence[Found], setup: Setup) -> tuple[FileReport, ...]:
     Raises:
         NothingToDoError: If no file holds a prompt.
     """
-    reports = [report for file in files if (report := _lint_file(file, setup)) is not None]
+    reports = [report for file in files if (report := lint_file(file, setup)) is not None]
     if not reports:
         raise NothingToDoError(
             "nothing to lint",
@@ -69,6 +68,32 @@ def lint_files(files: Sequence[Found], setup: Setup) -> tuple[FileReport, ...]:
             hint="no file holds a template, a message list or a text with placeholders",
         )
     return tuple(reports)
+
+
+def lint_file(file: Found, setup: Setup, *, data: bytes | None = None) -> FileReport | None:
+    """Lint one file; None if it holds no prompt and nobody named it.
+
+    Args:
+        file: The file.
+        setup: How.
+        data: What to take for its content; read if omitted. No governed prompt has it.
+    """
+    path = str(file.path)
+    try:
+        if file.governed:
+            return _lint_governed(file.path, setup)
+        data = _bytes(file.path) if data is None else data
+        loader = Loads(_loader(file.path.parent, setup.root))
+        if setup.cache is not None and (kept := setup.cache.find(path, file.named, data, loader)):
+            return kept.report
+        report = _lint_plain(file, data, setup, loader)
+    except BrokenPromptError as exc:
+        return _unreadable(exc.path, exc.cause)
+    except UnreadableError as exc:
+        return _unreadable(path, exc)
+    if setup.cache is not None:
+        setup.cache.keep(path, file.named, data, loader, report)
+    return report
 
 
 def lint_document(document: Document, setup: Setup) -> FileReport:
@@ -92,71 +117,46 @@ def lint_document(document: Document, setup: Setup) -> FileReport:
         unbumped=setup.unbumped,
     )
     found = [f for rule in all_rules() for f in rule.check(rule, reading)]
-    found.sort(key=lambda f: (f.location.path, f.location.line, f.location.column, f.rule))
-    return _report(reading, tuple(found))
+    found.sort(key=in_file_order)
+    return report_of(reading, tuple(found))
 
 
-def _lint_file(file: Found, setup: Setup) -> FileReport | None:
+def _lint_plain(file: Found, data: bytes, setup: Setup, loader: Loader) -> FileReport | None:
     path = str(file.path)
-    try:
-        documents = _read(file, setup)
-        if documents is None:
-            return None
-        return _joined([lint_document(d, setup) for d in documents])
-    except BrokenPromptError as exc:
-        return _unreadable(exc.path, exc.cause)
-    except UnreadableError as exc:
-        return _unreadable(path, exc)
-
-
-def _read(file: Found, setup: Setup) -> list[Document] | None:
-    """The documents of a file; None if it holds no prompt and nobody named it."""
-    if file.governed:
-        return [read_governed(file.path)]
-    source = _source(file.path)
-    suffix = file.path.suffix.lower()
-    loader = _loader(file.path.parent, setup.root)
-    if suffix in messages.SUFFIXES:
-        try:
-            documents = messages.read_messages(source, loader=loader)
-        except UnreadableError:
-            if file.named or _speaks_of_prompts(source.text):
-                raise
-            return None
-        if not documents and file.named:
-            raise UnreadableError("holds no message list and no chat template")
-        return documents or None
-    if suffix in _UNREAD_SUFFIXES:
-        raise UnreadableError(
-            f"prompts inside {suffix} files are not read", advice="keep the prompt in its own file"
-        )
-    if not file.named and suffix == ".md" and _only_in_examples(source.text):
+    documents = read_file(decode(data, path), named=file.named, loader=loader)
+    if documents is None:
         return None
-    document = read_text(source, template=suffix in TEMPLATE_SUFFIXES, loader=loader)
-    if document.format == "text" and suffix in TEXT_SUFFIXES - {".prompt", ".prompty"}:
-        return [document] if file.named or _is_prompt_folder(file.path.parent) else None
-    return [document]
+    report = joined([lint_document(d, setup) for d in documents])
+    blocks = [b for d in documents for b in d.blocks]
+    if len(blocks) == 1 and file.path.suffix.lower() in TEMPLATE_SUFFIXES | TEXT_SUFFIXES:
+        raw = raw_file(data, path, standalone=not documents[0].chat)
+        report = _with_raw(report, [raw])
+    return suppress(report, documents)
 
 
-def _only_in_examples(text: str) -> bool:
-    """Whether a text has braces in code examples alone, as documentation has."""
-    return "{" in text and "{" not in _FENCED.sub("", text)
+def _lint_governed(folder: Path, setup: Setup) -> FileReport:
+    document = read_governed(folder)
+    report = lint_document(document, setup)
+    prompt = document.prompt
+    if prompt is None:
+        return report
+    names = dict.fromkeys(s.file for s in prompt.sections)
+    raws = [raw_file(prompt.files[name], str(folder / name)) for name in names]
+    top = decode(prompt.files[PROMPT_FILE], str(folder / PROMPT_FILE))
+    return suppress(_with_raw(report, raws), [document], [top])
 
 
-def _speaks_of_prompts(text: str) -> bool:
-    return '"chat_template"' in text or ('"role"' in text and '"content"' in text)
+def _with_raw(report: FileReport, files: Sequence[RawFile]) -> FileReport:
+    """The report with what rules find in the bytes of its files."""
+    found = [f for raw in files for rule in all_rules() for f in rule.check_file(rule, raw)]
+    return replace(report, findings=tuple(sorted((*report.findings, *found), key=in_file_order)))
 
 
-def _is_prompt_folder(folder: Path) -> bool:
-    """Whether a folder's name says that its plain texts are prompts."""
-    return any(word in folder.absolute().name.lower() for word in ("prompt", "template"))
-
-
-def _source(path: Path) -> Source:
+def _bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UnreadableError(f"larger than {MAX_FILE_BYTES:,} bytes")
-        return decode(path.read_bytes(), str(path))
+        return path.read_bytes()
     except OSError as exc:
         raise UnreadableError(f"cannot be read: {exc.strerror}") from exc
 
@@ -173,93 +173,12 @@ def _loader(folder: Path, root: Path) -> Loader:
             path = (place / name).resolve()
             if path.is_relative_to(top) and path.is_file():
                 try:
-                    return _source(path).text
+                    return decode(_bytes(path), str(path)).text
                 except UnreadableError:
                     return None
         return None
 
     return load
-
-
-def _report(reading: Reading, findings: tuple[Finding, ...]) -> FileReport:
-    measure, document = reading.measure, reading.document
-    exposures = measure.exposures
-    verdicts = [verdict_of(e, reading.block_size) for e in exposures]
-    prefix, total = measure.prefix_tokens, measure.total_tokens
-    if reading.alignment is not None:
-        prefix, total = reading.alignment.shared_tokens, reading.alignment.request_tokens
-    lost = [
-        e.tokens_behind for e, v in zip(exposures, verdicts, strict=True) if v is not Verdict.OK
-    ]
-    return FileReport(
-        path=document.path,
-        format=document.format,
-        verdict=worst(verdicts),
-        prefix_tokens=prefix,
-        total_tokens=total,
-        full_blocks=prefix // reading.block_size,
-        tokens_lost=max(lost, default=0),
-        tokens_exact=measure.counter.exact,
-        findings=findings,
-        values=_values(reading),
-        lines={f.location: _line(document, f.location) for f in findings},
-    )
-
-
-def _values(reading: Reading) -> tuple[PrintedValue, ...]:
-    made: dict[tuple[str, Location], PrintedValue] = {}
-    for exposure in reading.measure.exposures:
-        cause = exposure.hole.cause
-        if exposure.condition or cause.kind in _SILENT_KINDS:
-            continue
-        place = _printed_at(reading, exposure)
-        made.setdefault(
-            (shown(exposure), place),
-            PrintedValue(
-                variable=shown(exposure),
-                kind=cause.kind.value,
-                volatility=cause.volatility,
-                confidence=cause.confidence,
-                reason=cause.reason,
-                location=place,
-            ),
-        )
-    return tuple(made.values())
-
-
-def _printed_at(reading: Reading, exposure: Exposure) -> Location:
-    site = exposure.hole.site
-    if site is None:
-        return place_of(reading, exposure)
-    return reading.document.blocks[exposure.hole.block].locate(site)
-
-
-def _line(document: Document, place: Location) -> str:
-    for block in document.blocks:
-        if block.origin.source.path == place.path:
-            return block.origin.source.line(place.line)
-    return ""
-
-
-def _joined(reports: list[FileReport]) -> FileReport:
-    """One report of a file with several prompts: all findings, the figures of the worst one."""
-    if len(reports) == 1:
-        return reports[0]
-    verdict = worst([r.verdict for r in reports])
-    figures = max(reports, key=lambda r: (r.verdict is verdict, r.tokens_lost))
-    return FileReport(
-        path=figures.path,
-        format=figures.format,
-        verdict=verdict,
-        prefix_tokens=figures.prefix_tokens,
-        total_tokens=figures.total_tokens,
-        full_blocks=figures.full_blocks,
-        tokens_lost=figures.tokens_lost,
-        tokens_exact=figures.tokens_exact,
-        findings=tuple(f for r in reports for f in r.findings),
-        values=tuple(v for r in reports for v in r.values),
-        lines={place: line for r in reports for place, line in r.lines.items()},
-    )
 
 
 def _unreadable(path: str, exc: UnreadableError) -> FileReport:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 _LINE_END = re.compile(r"\r\n?")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF16_LOOK_BYTES = 4096
 SNIPPET_CHARS = 80
 """Longest piece of text that is looked up in a quoted string to find its place."""
 
@@ -75,6 +77,8 @@ def decode(data: bytes, path: str) -> Source:
 
 
 def _text(data: bytes) -> str:
+    if data.startswith(_UTF32_MARKS):
+        raise UnreadableError("UTF-32", advice="save the file as UTF-8")
     if data.startswith(_UTF16_MARKS):
         try:
             return data.decode("utf-16")
@@ -82,6 +86,11 @@ def _text(data: bytes) -> str:
             raise UnreadableError(
                 "broken UTF-16", advice="save the file as UTF-8 without a byte order mark"
             ) from exc
+    if _is_unmarked_utf16(data):
+        raise UnreadableError(
+            "not UTF-8 (it looks like UTF-16 without a byte order mark)",
+            advice="save the file as UTF-8",
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -93,6 +102,14 @@ def _text(data: bytes) -> str:
             column=column,
             advice="save the file as UTF-8",
         ) from exc
+
+
+def _is_unmarked_utf16(data: bytes) -> bool:
+    """Whether every second byte of a file's beginning is zero, as in English text in UTF-16."""
+    head = data[:_UTF16_LOOK_BYTES]
+    half = len(head) // 2
+    zeros = (head[0::2].count(0), head[1::2].count(0))
+    return half > 1 and max(zeros) >= half * 0.9 and min(zeros) == 0
 
 
 def _likely(data: bytes) -> str:
@@ -130,10 +147,10 @@ class Origin:
     start: int = 0
     raw_end: int | None = None
 
-    def position(self, text: str, offset: int) -> tuple[int, int]:
-        """The line and column in the file of a character of the block's text."""
+    def offset(self, text: str, offset: int) -> int:
+        """The offset in the file of a character of the block's text."""
         if self.raw_end is None:
-            return self.source.position(self.start + offset)
+            return self.start + offset
         raw = self.source.text[self.start : self.raw_end]
         snippet = _snippet(text, offset)
         found = -1
@@ -142,7 +159,11 @@ class Origin:
                 found = raw.find(snippet, found + 1)
                 if found < 0:
                     break
-        return self.source.position(self.start + max(found, 0))
+        return self.start + max(found, 0)
+
+    def position(self, text: str, offset: int) -> tuple[int, int]:
+        """The line and column in the file of a character of the block's text."""
+        return self.source.position(self.offset(text, offset))
 
 
 def _snippet(text: str, offset: int) -> str:

@@ -14,7 +14,7 @@ MAX_LINE_CHARS = 120
 def to_text(report: LintReport) -> str:
     """The report as lines of text without a final line end."""
     lines = [line for file in report.files for line in _file(file)]
-    return "\n".join([*lines, _summary(report)])
+    return "\n".join([*lines, *_stale(report), summary_line(report)])
 
 
 def _file(report: FileReport) -> Iterator[str]:
@@ -29,6 +29,14 @@ def _file(report: FileReport) -> Iterator[str]:
             yield from _excerpt(finding, source)
         if finding.advice:
             yield f"  advice: {finding.advice}"
+        yield ""
+
+
+def _stale(report: LintReport) -> Iterator[str]:
+    for known in report.stale:
+        yield f"baseline: {known.path} no longer has the {known.rule} that it was allowed"
+    if report.stale:
+        yield "  advice: write the baseline anew with --write-baseline, so that it hides no new one"
         yield ""
 
 
@@ -51,7 +59,8 @@ def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _summary(report: LintReport) -> str:
+def summary_line(report: LintReport) -> str:
+    """The figures of all files in one line."""
     figures = summary(report)
     verdicts = ", ".join(
         f"{figures['verdicts'][v.value]} {v.value}" for v in Verdict if figures["verdicts"][v.value]
@@ -64,4 +73,9 @@ def _summary(report: LintReport) -> str:
     lost = (
         f"; {about}{figures['tokens_lost']:,} tokens behind them" if figures["tokens_lost"] else ""
     )
-    return f"{files}; {findings}{lost}; block size {report.block_size}"
+    known = "".join(
+        f"; {figures[key]} {words}"
+        for key, words in (("suppressed", "allowed"), ("baselined", "in the baseline"))
+        if figures[key]
+    )
+    return f"{files}; {findings}{lost}{known}; block size {report.block_size}"

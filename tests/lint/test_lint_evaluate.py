@@ -69,6 +69,9 @@ FLOW = [
     ("{% block head %}{{ now() }}{% endblock %}", BREAK, "PFX101"),
     ("{% chat role='system' %}{{ now() }}{% endchat %}", BREAK, "PFX101"),
     ("{{ lookup[strftime_now('%A')] }}", WARN, "PFX101"),
+    ("{{ all_tags | join(', ') }}", WARN, "PFX201"),
+    ("{{ all_tags | sort | join(', ') }}", OK, None),
+    ("{{ tags | join(', ') }}", OK, None),
 ]
 
 
@@ -85,6 +88,40 @@ def test_the_same_at_the_tail_is_ok(tmp_path, text, verdict, rule):
     assert report.verdict is OK
     assert not report.findings
     assert report.tokens_lost == 0
+
+
+@pytest.mark.parametrize(
+    ("behind", "verdict"),
+    [
+        ("{{ format_instructions }}", BREAK),
+        ("{% for e in examples %}{{ e.input }}{{ e.output }}{% endfor %}", BREAK),
+        ("{% if a %}{{ format_instructions }}{% endif %}", OK),
+        ("{{ language }}", OK),
+        ("{{ user_instructions }}", OK),
+    ],
+)
+def test_a_variable_with_the_application_s_own_text_is_shareable(tmp_path, behind, verdict):
+    assert lint_text(tmp_path, "{{ question }}\n" + behind).verdict is verdict
+
+
+LEANING = [
+    ("Based on the above conversation, {}", OK),
+    ("Using only the passages above, {}", OK),
+    ("根据以上内容回答用户的问题，回答要简短，不要编造任何数字或名称，也不要重复问题的内容。", OK),
+    (
+        "回答用户的问题，回答要简短，不要编造任何数字或名称，也不要重复问题的内容，请一定注意。",
+        BREAK,
+    ),
+    ("Above all {}", BREAK),
+    ("{}", BREAK),
+]
+
+
+@pytest.mark.parametrize(("line", "verdict"), LEANING)
+def test_a_line_that_leans_on_the_value_goes_with_it(tmp_path, line, verdict):
+    words = "answer in two or three short and plain sentences and never invent a number or a name"
+    text = f"{static(30)}\n{{{{ question }}}}\n{line.format(words)}\n"
+    assert lint_text(tmp_path, text).verdict is verdict
 
 
 def test_a_printed_clock_is_reported_where_the_template_reads_it(tmp_path):
@@ -153,6 +190,13 @@ CHAT = [
         "{%- if loop.index0 > ns.last %}{{ m.reasoning_content }}{%- endif %}{{ m.content }}"
         "{%- endfor %}",
         WARN,
+    ),
+    (
+        "{%- set ns = namespace(last=0) %}{%- for m in messages %}{%- if m.role == 'user' %}"
+        "{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}{%- for m in messages %}"
+        "{%- if loop.index0 > ns.last and m.get('tool_calls') %}{{ m.reasoning_content }}"
+        "{%- endif %}{{ m.content }}{%- endfor %}",
+        OK,
     ),
 ]
 

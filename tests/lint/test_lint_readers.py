@@ -174,7 +174,7 @@ def test_includes_stay_inside_the_project(tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path.parent / "outside.j2").write_text("{{ user_id }}")
     (tmp_path / "inside" / "clock.j2").write_text("{{ now }}")
-    text = '\n{% include "clock.j2" %}{% include "../../outside.j2" %}\n' + static(60)
+    text = 'Terms.\n{% include "clock.j2" %}{% include "../../outside.j2" %}\n' + static(60)
     (finding,) = lint_text(tmp_path, text, "inside/p.j2").findings
     assert (finding.variable, finding.location.line) == ("now", 2)
     (tmp_path.parent / "outside.j2").unlink()

@@ -35,6 +35,7 @@ _RANDOM_FILTERS = frozenset(["random", "shuffle", "choice", "sample", "uuid", "t
 _SORTING_FILTERS = frozenset(["dictsort", "sort", "sorted"])
 _JSON_FILTERS = frozenset(["tojson", "to_json", "json", "json_dumps", "dump"])
 _LENGTH_FILTERS = frozenset(["length", "count", "wordcount"])
+_ENUMERATING = frozenset(["all", "available", "existing", "known", "unique", "distinct"])
 _PLAIN_FUNCTIONS = frozenset(
     ["range", "dict", "lipsum", "cycler", "joiner", "raise_exception", "namespace"]
 )
@@ -63,6 +64,8 @@ def filtered(state: State, node: nodes.Filter, base: Value, evaluate: Evaluate) 
         base = base if _sorts_keys(node) else map_causes(base, unordered)
     elif node.name in _SORTING_FILTERS:
         base = map_causes(base, _ordered)
+    elif node.name == "join":
+        base = map_causes(base, _enumerated)
     arguments = [h for n in _arguments(node) for h in evaluate(state, n).holes]
     return concat([base, holes_value(arguments)])
 
@@ -101,6 +104,19 @@ def unordered(cause: Cause) -> Cause:
         kind=CauseKind.ORDER,
         confidence=Confidence.MEDIUM,
         reason="its keys come in the order in which a client sends them",
+    )
+
+
+def _enumerated(cause: Cause) -> Cause:
+    """All that a store holds, joined to one text: in whatever order the store gives it."""
+    words = split_words(cause.variable.rsplit(".", 1)[-1])
+    if cause.kind is not CauseKind.UNKNOWN or not words[1:] or words[0] not in _ENUMERATING:
+        return cause
+    return replace(
+        cause,
+        kind=CauseKind.ORDER,
+        confidence=Confidence.LOW,
+        reason="it lists what a store holds, in whatever order the store gives it",
     )
 
 

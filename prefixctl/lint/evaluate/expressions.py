@@ -214,8 +214,34 @@ def condition(state: State, test: nodes.Node) -> tuple[Hole, ...]:
     if isinstance(test, (nodes.Name, nodes.Getattr, nodes.Getitem)):
         return _of_kind(evaluate(state, test), present=True)
     if isinstance(test, (nodes.And, nodes.Or, nodes.Not)):
-        return tuple(h for child in test.iter_child_nodes() for h in condition(state, child))
+        holes = [h for child in test.iter_child_nodes() for h in condition(state, child)]
+        if isinstance(test, nodes.And) and _picks_tool_calls(test):
+            holes = [h for h in holes if h.cause.kind is not CauseKind.POSITION]
+        return tuple(holes)
     return _of_kind(evaluate(state, test), present=False)
+
+
+def _picks_tool_calls(test: nodes.And) -> bool:
+    """Whether a condition holds for turns with tool calls alone.
+
+    Such a turn is answered before the user speaks again: where it stands from the end moves
+    nothing of a conversation that is over.
+    """
+    for part in test.iter_child_nodes():
+        if isinstance(part, nodes.And) and _picks_tool_calls(part):
+            return True
+        read = part
+        if isinstance(part, nodes.Call) and part.args and isinstance(part.node, nodes.Getattr):
+            read = part.args[0] if part.node.attr == "get" else part
+        named = (
+            (isinstance(read, nodes.Getattr) and read.attr == "tool_calls")
+            or (isinstance(read, nodes.Const) and read.value == "tool_calls")
+            or (isinstance(read, nodes.Getitem) and isinstance(read.arg, nodes.Const)
+                and read.arg.value == "tool_calls")
+        )  # fmt: skip
+        if named:
+            return True
+    return False
 
 
 def _of_kind(value: Value, *, present: bool) -> tuple[Hole, ...]:

@@ -45,6 +45,7 @@ def read_template(
     *,
     chat: bool = False,
     parameters: Mapping[str, Parameter] | None = None,
+    constants: Mapping[str, str] | None = None,
     loader: Loader = no_template,
 ) -> Value:
     """What a template prints.
@@ -53,6 +54,7 @@ def read_template(
         template: The parsed template.
         chat: Whether it is a model's chat template: ``messages`` is then the conversation.
         parameters: Declared parameters.
+        constants: Names, dotted ones too, that stand for a text.
         loader: Finds included templates.
 
     Raises:
@@ -66,6 +68,8 @@ def read_template(
         loader=loader,
         run=run,
     )
+    for name, text in (constants or {}).items():
+        state.scope.bind(name, text_value(text))
     try:
         return read_whole(state, template)
     except RecursionError as exc:

@@ -245,6 +245,11 @@ def map_causes(value: Value, change: Callable[[Cause], Cause]) -> Value:
     return _mapped(value, lambda h: replace(h, cause=change(h.cause)))
 
 
+def map_holes(value: Value, change: Callable[[Hole], Hole]) -> Value:
+    """The value with every hole changed."""
+    return _mapped(value, change) if value.holes else value
+
+
 def _mapped(value: Value, change: Callable[[Hole], Hole]) -> Value:
     parts: list[Part] = []
     for part in value.parts:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path
 
-from prefixctl.core.prompt import Prompt, Section, is_template
+from prefixctl.core.prompt import PROMPT_FILE, Prompt, Section, is_template
 from prefixctl.errors import InputError
 from prefixctl.lint.document import Block, Document, Syntax
 from prefixctl.lint.evaluate.syntax import parse
 from prefixctl.lint.source import Origin, UnreadableError, decode
-from prefixctl.prompts.load import PROMPT_FILE, load_prompt
+from prefixctl.prompts.load import load_prompt
 
 
 class BrokenPromptError(Exception):

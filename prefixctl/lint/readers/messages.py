@@ -1,4 +1,4 @@
-"""OpenAI-style message lists and chat templates that are kept in JSON or YAML."""
+"""OpenAI-style message lists and chat templates that are kept in JSON, YAML or TOML."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from collections.abc import Iterator
 from prefixctl.lint.document import Block, Document, Syntax
 from prefixctl.lint.evaluate.state import Loader, no_template
 from prefixctl.lint.readers.text import text_block
-from prefixctl.lint.readers.tree import Tree, read_json, read_yaml
+from prefixctl.lint.readers.tree import Tree
 from prefixctl.lint.source import Origin, Source
 
-SUFFIXES = frozenset([".json", ".yaml", ".yml"])
+_CONTENT = ("content", "parts", "text", "template", "prompt")
+_MAX_VALUES = 100_000
 
 
-def read_messages(source: Source, *, loader: Loader = no_template) -> list[Document]:
-    """Read the message lists and chat templates of a JSON or YAML file.
+def read_messages(source: Source, tree: Tree, *, loader: Loader = no_template) -> list[Document]:
+    """Read the message lists and chat templates of a JSON, YAML or TOML file.
+
+    Args:
+        source: The file.
+        tree: What it holds.
+        loader: Finds included templates.
 
     Returns:
         One document for each; none if the file holds neither.
 
     Raises:
-        UnreadableError: If the file or a template in it cannot be parsed.
+        UnreadableError: If a template in it cannot be parsed.
     """
-    tree = read_json(source) if source.path.endswith(".json") else read_yaml(source)
     documents = [_chat_template(source, t) for t in _chat_templates(tree)]
     for messages, tools in _message_lists(tree):
         blocks = [*_tool_blocks(source, tools), *_message_blocks(source, messages)]
@@ -51,20 +56,22 @@ def _chat_template(source: Source, tree: Tree) -> Document:
 
 
 def _message_lists(tree: Tree) -> Iterator[tuple[list[Tree], Tree | None]]:
-    """Message lists with the tools beside them: the whole file, or under ``messages``."""
-    if _is_message_list(tree):
-        yield tree.items, None
-        return
-    entries = list(tree.value.values()) if isinstance(tree.value, dict) else tree.items
-    for holder in (tree, *entries):
-        messages = holder.get("messages")
-        if messages is not None and _is_message_list(messages):
-            yield messages.items, holder.get("tools")
-        if holder is not tree and _is_message_list(holder) and tree.get("messages") is not holder:
-            yield holder.items, None
+    """Message lists at any depth, with the tools beside them."""
+    pending: list[tuple[Tree, Tree | None]] = [(tree, None)]
+    for _ in range(_MAX_VALUES):
+        if not pending:
+            return
+        current, holder = pending.pop()
+        if is_message_list(current):
+            yield current.items, None if holder is None else holder.get("tools")
+        elif isinstance(current.value, dict):
+            pending += [(v, current) for v in reversed(list(current.value.values()))]
+        else:
+            pending += [(item, None) for item in reversed(current.items)]
 
 
-def _is_message_list(tree: Tree) -> bool:
+def is_message_list(tree: Tree) -> bool:
+    """Whether a value is a list of messages with roles."""
     return bool(tree.items) and all(
         (role := m.get("role")) is not None and isinstance(role.value, str) for m in tree.items
     )
@@ -79,7 +86,7 @@ def _tool_blocks(source: Source, tools: Tree | None) -> Iterator[Block]:
 
 def _message_blocks(source: Source, messages: list[Tree]) -> Iterator[Block]:
     for message in messages:
-        content = message.get("content")
+        content = next((c for k in _CONTENT if (c := message.get(k)) is not None), None)
         if content is None:
             continue
         texts = [content, *(t for p in content.items if (t := p.get("text")) is not None)]

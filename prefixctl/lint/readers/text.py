@@ -8,6 +8,7 @@ from prefixctl.lint.document import Block, Document, Syntax
 from prefixctl.lint.evaluate.python_format import has_fields
 from prefixctl.lint.evaluate.state import Loader, no_template
 from prefixctl.lint.evaluate.syntax import parse
+from prefixctl.lint.readers.front_matter import body_start
 from prefixctl.lint.source import Origin, Source, UnreadableError
 
 TEMPLATE_SUFFIXES = frozenset([".j2", ".jinja", ".jinja2"])
@@ -15,10 +16,6 @@ TEXT_SUFFIXES = frozenset(
     [".md", ".txt", ".prompt", ".prompty", ".tmpl", ".tpl", ".template", ".hbs", ".handlebars",
      ".mustache"]
 )  # fmt: skip
-_FRONT_MATTER = re.compile(
-    r"\A(?:[ \t]*(?:#[^\n]*)?\n)*---[ \t]*\n(?=(?:[^\n]*\n)*?---[ \t]*(?:\n|\Z))"
-    r"(?=\s*[\w-]+:|\s*#)(?:(?!---[ \t]*(?:\n|\Z))[^\n]*\n)*---[ \t]*(?:\n|\Z)"
-)
 _STATEMENT = re.compile(
     r"\{%[-+]?\s*(?:if|for|set|macro|include|import|from|extends|block|raw|with|call|filter|do)\b"
 )
@@ -26,8 +23,8 @@ _EXPRESSION = re.compile(r"\{\{[-+~]?(?P<body>[^{}]*)\}\}")
 _NAME_LIKE = re.compile(
     r"\$?[^\W\d][\w.]*(?:[(\[].*[)\]])?(?:\s*\|.*|\s+(?:or|if|~)\s.*)?", re.DOTALL
 )
-_FOREIGN = re.compile(r"[#/^!>&$@]|[\w.-]+\s+[\"'$\w]")
-"""An expression of Handlebars, or a home-made ``include "file"``."""
+_FOREIGN = re.compile(r"[#/^!>&$@]|\.[A-Za-z]|[\w.-]+\s+[\"'$.\w]")
+"""An expression of Handlebars or of Go, or a home-made ``include "file"``."""
 _CHAT_MARKS = re.compile(
     r"\badd_generation_prompt\b|\bbos_token\b|\beos_token\b|\[['\"]role['\"]\]|\.role\b"
 )
@@ -45,10 +42,7 @@ def read_text(source: Source, *, template: bool, loader: Loader = no_template) -
     Raises:
         UnreadableError: If a template cannot be parsed.
     """
-    start = 0
-    if not template and "---" in source.text[:4096]:
-        front = _FRONT_MATTER.match(source.text)
-        start = front.end() if front else 0
+    start = 0 if template else body_start(source)
     chat = is_chat_template(source.text)
     block = text_block(source.text[start:], Origin(source, start), template=template, chat=chat)
     jinja = block.syntax is Syntax.JINJA
@@ -73,7 +67,7 @@ def text_block(text: str, origin: Origin, *, template: bool = False, chat: bool 
     except UnreadableError as exc:
         if _may_be_foreign(text, template=template):
             return Block(text=text, syntax=Syntax.BRACES, origin=origin)
-        raise _in_file(exc, text, origin) from exc
+        raise in_file(exc, text, origin) from exc
     return Block(text=text, syntax=Syntax.JINJA, origin=origin, template=parsed)
 
 
@@ -101,7 +95,7 @@ def _may_be_foreign(text: str, *, template: bool) -> bool:
     return foreign if template else foreign or text.count("{{") != len(bodies)
 
 
-def _in_file(exc: UnreadableError, text: str, origin: Origin) -> UnreadableError:
+def in_file(exc: UnreadableError, text: str, origin: Origin) -> UnreadableError:
     """The same error with its place in the file."""
     offset = 0
     for _ in range(exc.line - 1):

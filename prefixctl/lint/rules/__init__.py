@@ -8,6 +8,7 @@ from types import ModuleType
 from prefixctl.lint.rule import Rule
 from prefixctl.lint.rules import (
     pfx000_unreadable,
+    pfx001_suppression,
     pfx101_clock,
     pfx102_random,
     pfx103_user,
@@ -19,11 +20,14 @@ from prefixctl.lint.rules import (
     pfx201_unordered,
     pfx301_short,
     pfx302_boundary,
+    pfx303_mark,
+    pfx304_white_space,
     pfx501_unbumped,
 )
 
 MODULES: tuple[ModuleType, ...] = (
     pfx000_unreadable,
+    pfx001_suppression,
     pfx101_clock,
     pfx102_random,
     pfx103_user,
@@ -35,6 +39,8 @@ MODULES: tuple[ModuleType, ...] = (
     pfx201_unordered,
     pfx301_short,
     pfx302_boundary,
+    pfx303_mark,
+    pfx304_white_space,
     pfx501_unbumped,
 )
 

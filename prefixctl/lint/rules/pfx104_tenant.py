@@ -37,8 +37,8 @@ from prefixctl.lint.rule import Reading, Rule, exposed_values
 
 def _advice(_: Exposure) -> str:
     return (
-        "put what all tenants share first and the tenant's own section behind it; a tenant "
-        "with a lot of traffic may keep its own prefix on purpose"
+        "put what all tenants share first and the tenant's own section behind it, or what the "
+        "tenant needs into the first user turn"
     )
 
 

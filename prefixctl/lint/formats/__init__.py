@@ -1,0 +1,1 @@
+"""The report as other programs read it: one module for each format."""
