@@ -5,19 +5,23 @@ from types import ModuleType
 from prefixctl.cli import (
     audit,
     demo,
+    init,
     lint,
     render,
     rules,
     schema,
     serve,
+    settings,
     template,
     versions,
     warm,
 )
 
 COMMAND_MODULES: tuple[ModuleType, ...] = (
+    init,
     lint,
     template,
+    settings,
     versions,
     render,
     serve,

@@ -117,12 +117,12 @@ def rule(
     ] = None,
 ) -> None:
     """Show the page of a lint rule, or list all rules."""
-    from prefixctl.lint.pages import find_page, rule_pages
+    from prefixctl.lint.pages import all_pages, find_page
 
     if name is not None:
         typer.echo(find_page(name).markdown, nl=False)
         return
-    for page in rule_pages():
+    for page in all_pages():
         made = page.rule
         typer.echo(f"{made.id}  {made.severity.label:8} {made.name}")
 

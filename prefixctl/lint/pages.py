@@ -1,32 +1,22 @@
-"""The page of every rule, from the docstring of its module."""
+"""The pages of all rules: of prompts (PFX0xx to PFX5xx) and of engine settings (PFX6xx)."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from inspect import cleandoc
-
 from prefixctl.errors import UsageError
-from prefixctl.lint.rule import Rule
+from prefixctl.lint.page import RulePage, make_page
 from prefixctl.lint.rules import MODULES
+from prefixctl.lint.settings.pages import setting_pages
 from prefixctl.yamlfile import did_you_mean
-
-_FENCE = re.compile(r"## (?P<kind>Bad|Good)\n```\w*\n(?P<text>.*?)\n```", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RulePage:
-    """A rule with its page in Markdown and its examples."""
-
-    rule: Rule
-    markdown: str
-    bad: str
-    good: str
 
 
 def rule_pages() -> tuple[RulePage, ...]:
+    """The pages of the rules for prompts, by id."""
+    return tuple(make_page(m.RULE, m.__doc__) for m in MODULES)
+
+
+def all_pages() -> tuple[RulePage, ...]:
     """The pages of all rules, by id."""
-    return tuple(_page(m.RULE, cleandoc(m.__doc__ or "")) for m in MODULES)
+    return rule_pages() + setting_pages()
 
 
 def find_page(word: str) -> RulePage:
@@ -35,7 +25,7 @@ def find_page(word: str) -> RulePage:
     Raises:
         UsageError: If there is none, with the nearest.
     """
-    pages = rule_pages()
+    pages = all_pages()
     wanted = word.strip().lower()
     for page in pages:
         if wanted in {page.rule.id.lower(), page.rule.name}:
@@ -47,25 +37,10 @@ def find_page(word: str) -> RulePage:
 
 def page_files() -> dict[str, str]:
     """File name -> text of the pages as they are kept in docs/rules."""
-    pages = rule_pages()
+    pages = all_pages()
     rows = [
         f"| [{p.rule.id}]({p.rule.id}.md) | {p.rule.name} | {p.rule.severity.label} |"
         for p in pages
     ]
     index = ["# Lint rules", "", "| id | name | severity |", "|---|---|---|", *rows, ""]
     return {"README.md": "\n".join(index)} | {f"{p.rule.id}.md": p.markdown for p in pages}
-
-
-def _page(rule: Rule, doc: str) -> RulePage:
-    title, _, body = doc.partition("\n")
-    examples = {m["kind"]: m["text"] for m in _FENCE.finditer(body)}
-    head = (
-        f"# {rule.id} {rule.name}\n\n{title}\n\n"
-        f"Severity: {rule.severity.label}. Confidence: {rule.confidence.label}.\n"
-    )
-    return RulePage(
-        rule=rule,
-        markdown=f"{head}{body.rstrip()}\n",
-        bad=examples.get("Bad", ""),
-        good=examples.get("Good", ""),
-    )

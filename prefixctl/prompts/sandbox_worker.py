@@ -57,6 +57,7 @@ _OUT_OF_MEMORY = Outcome(
 _LAZY = (
     "{{ 1 / 0 }}",
     "{% if %}",
+    "{{ 名 }}",
     "{{ strftime_now('%A') }}{{ [1] | random }}{{ lipsum(n=1) }}{{ {} | pprint }}",
     "{{ 'a' | wordwrap(1) }}{{ date.strptime('1', '%d') }}",
 )

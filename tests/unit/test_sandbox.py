@@ -230,3 +230,10 @@ def test_threads_wait_for_one_another(sandbox):
     for thread in threads:
         thread.join()
     assert texts == [True] * 8
+
+
+def test_names_of_any_script_are_rendered(sandbox) -> None:
+    """Their normal form needs a module that cannot be loaded once files are given up."""
+    job = Job(source="{{ 问题 }}", renders=[Render(values={"问题": "何时发货？"})])
+    (outcome,) = sandbox.render(job)
+    assert outcome.text == "何时发货？"

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 from prefixctl import __version__
 from prefixctl.core.findings import Finding, Severity
-from prefixctl.lint.pages import RulePage, rule_pages
+from prefixctl.lint.page import RulePage
+from prefixctl.lint.pages import rule_pages
 from prefixctl.lint.report import LintReport
 
 VERSION = "2.1.0"

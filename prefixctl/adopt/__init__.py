@@ -1,0 +1,1 @@
+"""Adopt a repository: find its prompts and propose how prefixctl governs them."""

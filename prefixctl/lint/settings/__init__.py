@@ -1,0 +1,1 @@
+"""Lint rules on engine launch settings (PFX6xx)."""
