@@ -79,6 +79,11 @@ def _print(report: DemoReport) -> None:
     say(f"\nwith salts     {report.salted.explain()}")
     say(f"without salts  {report.unsalted.explain()}")
     say(f"rules          {', '.join(str(p) for p in report.rules)}")
+    if report.slow:
+        say(
+            f"note: a ratio below 8 ({', '.join(report.slow)}): is the machine busy?",
+            style="yellow",
+        )
     for failure in report.failures:
         say(f"not as it must be: {failure}", style="bold red")
 
@@ -110,5 +115,6 @@ def _as_json(report: DemoReport) -> dict[str, Any]:
             "without_salts": report.unsalted.isolation,
         },
         "rules": [str(p) for p in report.rules],
+        "slow": report.slow,
         "failures": report.failures,
     }

@@ -56,8 +56,6 @@ def test_the_demo_holds_and_cleans_up(scratch: Path) -> None:
     assert len(report["prompts"]) == 5
     for prompt in report["prompts"]:
         assert prompt["cached_tokens"] == prompt["expected_hit_tokens"]
-        if prompt["request_tokens"] >= 1200:
-            assert prompt["ratio"] >= 8
     assert report["isolation"] == {"with_salts": "isolated", "without_salts": "leak"}
     assert all(Path(p).is_file() for p in report["rules"])
     assert not list(scratch.glob("prefixctl-demo-*"))
