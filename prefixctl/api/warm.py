@@ -10,6 +10,7 @@ from prefixctl.config import Config
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import NothingToDoError, UsageError
 from prefixctl.prompts.target import Target, load_target, measure, model_version
+from prefixctl.registry.lease import SqliteLeases
 from prefixctl.registry.publish import Published, load_live
 from prefixctl.warm.run import SaltedNamespace, WarmItem, WarmOutcome, WarmReport, warm
 
@@ -69,6 +70,7 @@ def warm_prefixes(
             loaded,
             namespaces,
             served_name=served_name,
+            lease=SqliteLeases(config.registry_path.with_suffix(".leases")),
             concurrency=concurrency,
             on_outcome=on_outcome,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,6 +58,13 @@ class ServerFacts:
     block_size: int | None = None
     prefix_caching: bool | None = None
     hash_algorithm: str | None = None
+
+
+class Lease(Protocol):
+    """Keeps two workers from doing the same work at once."""
+
+    def hold(self, key: str) -> AbstractContextManager[None]:
+        """Wait for the lease of a key; it is let go of when the ``with`` block is left."""
 
 
 class Engine(Protocol):

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 
 from prefixctl.core.blocks import expected_hit_tokens
-from prefixctl.core.ports import ChatRequest, Engine
+from prefixctl.core.ports import ChatRequest, Engine, Lease
 from prefixctl.core.prompt import Prompt
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.errors import DriftError, ExitCode, PrefixctlError, ServerError
@@ -117,6 +118,12 @@ class _Job:
     rank: int
     namespace: SaltedNamespace
 
+    @property
+    def key(self) -> str:
+        """Names the work, without the salt."""
+        prefix = self.item.measurement.key
+        return f"{self.engine.url} {self.rank} {self.namespace.label} {prefix}"
+
 
 def warm(
     items: Sequence[WarmItem],
@@ -125,6 +132,7 @@ def warm(
     namespaces: Sequence[SaltedNamespace],
     *,
     served_name: str,
+    lease: Lease | None = None,
     concurrency: int = 2,
     on_outcome: Callable[[WarmOutcome, int, int], None] = lambda *_: None,
 ) -> WarmReport:
@@ -138,6 +146,8 @@ def warm(
         target: What the items were measured on.
         namespaces: At least one.
         served_name: The model that every server must serve.
+        lease: Held while a prefix is filled and verified, so that of several warm-ups one fills
+            it and the others find it resident.
         concurrency: Requests in flight at most on each server.
         on_outcome: Called with each outcome, the number done and the number of all.
     """
@@ -155,7 +165,7 @@ def warm(
                         refused[len(jobs)] = _refused(job, problem)
                     jobs.append(job)
     outcomes: dict[int, WarmOutcome] = {}
-    finished = _run(jobs, refused, target, concurrency)
+    finished = _run(jobs, refused, target, lease, concurrency)
     for done, (index, outcome) in enumerate(finished, start=1):
         outcomes[index] = outcome
         on_outcome(outcome, done, len(jobs))
@@ -186,7 +196,11 @@ def _inspect(engine: Engine, target: Target, served_name: str) -> tuple[int, Pre
 
 
 def _run(
-    jobs: Sequence[_Job], refused: Mapping[int, WarmOutcome], target: Target, concurrency: int
+    jobs: Sequence[_Job],
+    refused: Mapping[int, WarmOutcome],
+    target: Target,
+    lease: Lease | None,
+    concurrency: int,
 ) -> Iterator[tuple[int, WarmOutcome]]:
     """Outcomes as they come; each server has its own workers, so a slow one holds up no other."""
     yield from refused.items()
@@ -194,7 +208,7 @@ def _run(
     engines = {id(job.engine): job.engine for job in jobs}
     pools = {key: ThreadPoolExecutor(max_workers=concurrency) for key in engines}
     pending = {
-        pools[id(job.engine)].submit(_warm_one, job, target, cancelled): index
+        pools[id(job.engine)].submit(_warm_one, job, target, lease, cancelled): index
         for index, job in enumerate(jobs)
         if index not in refused
     }
@@ -208,17 +222,15 @@ def _run(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _warm_one(job: _Job, target: Target, cancelled: threading.Event) -> WarmOutcome:
+def _warm_one(
+    job: _Job, target: Target, lease: Lease | None, cancelled: threading.Event
+) -> WarmOutcome:
     if cancelled.is_set():
         return _outcome(job, WarmStatus.FAILED, message="interrupted")
     started = time.monotonic()
     try:
-        first = _request(job, target, 0)
-        use, state = _send(job, target, first, _check_tokens(job, target, first))
-        was_resident = state is CacheState.FULL
-        if state in {CacheState.MISS, CacheState.PARTIAL}:
-            second = _request(job, target, 1)
-            use, state = _send(job, target, second, len(target.tokenizer.token_ids(second)))
+        with lease.hold(job.key) if lease else nullcontext():
+            use, state, was_resident = _fill_and_verify(job, target)
     except PrefixctlError as exc:
         return _refused(job, exc)
     status = {
@@ -234,6 +246,17 @@ def _warm_one(job: _Job, target: Target, cancelled: threading.Event) -> WarmOutc
         seconds=time.monotonic() - started,
         message=_explain(job, status, use),
     )
+
+
+def _fill_and_verify(job: _Job, target: Target) -> tuple[CacheUse, CacheState, bool]:
+    """The last use and state, and whether the first request found the prefix whole."""
+    first = _request(job, target, 0)
+    use, state = _send(job, target, first, _check_tokens(job, target, first))
+    was_resident = state is CacheState.FULL
+    if state in {CacheState.MISS, CacheState.PARTIAL}:
+        second = _request(job, target, 1)
+        use, state = _send(job, target, second, len(target.tokenizer.token_ids(second)))
+    return use, state, was_resident
 
 
 def _request(job: _Job, target: Target, index: int) -> ChatRequest:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from prefixctl.errors import ExitCode
 from prefixctl.ids import Salt
 from prefixctl.prompts.load import load_prompt
 from prefixctl.prompts.target import Target, load_target, measure
-from prefixctl.warm.run import SaltedNamespace, WarmItem, WarmOutcome, WarmStatus, warm
+from prefixctl.registry.lease import SqliteLeases
+from prefixctl.warm.run import (
+    SaltedNamespace,
+    WarmItem,
+    WarmOutcome,
+    WarmReport,
+    WarmStatus,
+    warm,
+)
 
 FACTS = ServerFacts(models=("tiny-model",), block_size=16, hash_algorithm="sha256_cbor")
 UNSALTED = (SaltedNamespace(label="no salt", salt=None),)
@@ -195,3 +204,23 @@ def test_section_types_that_are_not_governed_end_the_prefix(config: Config, targ
     least = rules.model_copy(update={"blocks": ("system_prompt",)})
     shortest = measure(prompt, target, least).alignment.shared_tokens
     assert shortest < cut < whole
+
+
+def test_of_two_warm_ups_at_once_one_fills_each_prefix(
+    item: WarmItem, target: Target, tmp_path: Path
+) -> None:
+    engine = FakeEngine(target.tokenizer.token_ids, ranks=2, facts=FACTS)
+    reports: list[WarmReport] = []
+
+    def work() -> None:
+        lease = SqliteLeases(tmp_path / "leases")
+        reports.append(run([item], [engine], target, UNSALTED, lease=lease))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [o.was_resident for r in reports for o in r.outcomes]
+    assert sorted(found) == [False, False, True, True]
+    assert len(engine.requests) == 6
