@@ -16,7 +16,8 @@ MARKS = {
     "05_serve_warm_audit": pytest.mark.vllm,
 }
 SCRIPTS = [
-    pytest.param(p, marks=MARKS.get(p.stem, ()), id=p.stem) for p in sorted(EXAMPLES.glob("0*.sh"))
+    pytest.param(p, marks=MARKS.get(p.stem, pytest.mark.slow), id=p.stem)
+    for p in sorted(EXAMPLES.glob("0*.sh"))
 ]
 VARIES = [
     (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:PORT"),

@@ -88,6 +88,7 @@ def _peak_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_templates_end_within_two_seconds_and_500_mb(sandbox, monkeypatch, case):
     peaks = []
