@@ -5,14 +5,24 @@ Relative paths are read from the folder that holds the file.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, PrivateAttr, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from prefixctl.core.blocks import DEFAULT_BLOCK_SIZE
-from prefixctl.core.prompt import GOVERNED_KINDS, SectionKind
+from prefixctl.core.prompt import GOVERNED_KINDS, SectionKind, Volatility
 from prefixctl.errors import ConfigError
 from prefixctl.yamlfile import StrictModel, did_you_mean, is_there, load_model, read_bytes
 
@@ -35,16 +45,62 @@ FiniteJson = Annotated[JsonValue, AfterValidator(_finite)]
 Name = Annotated[str, AfterValidator(valid_name)]
 
 
+def _scope(value: object) -> object:
+    labels = [v.label for v in Volatility]
+    if value not in labels:
+        raise ValueError(f"'{value}' is no scope; choose from {', '.join(labels)}")
+    return Volatility[str(value).upper()]
+
+
+Scope = Annotated[
+    Volatility,
+    BeforeValidator(_scope),
+    WithJsonSchema({"enum": [v.label for v in Volatility], "type": "string"}),
+]
+"""How often a value changes, by the word for it."""
+Patterns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""One glob pattern or several."""
+
+
 class EvictConfig(StrictModel):
     """How idle cached blocks are evicted."""
 
     policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
-        default="lru", description="Which idle block goes first. Not enforced yet: vLLM's own LRU."
+        default="lru", description="Which idle block goes first; lru is vLLM's own order."
+    )
+    ttl_hours: float | None = Field(
+        default=24,
+        gt=0,
+        description="How long an idle block is found; null for ever.",
+    )
+    tenant_shares: bool = Field(
+        default=False,
+        description="Share idle blocks out, so that one tenant cannot push out the others.",
     )
     max_block_mb: int = Field(
-        default=512,
+        default=512, gt=0, description="KV megabytes of one section that are governed at most."
+    )
+
+
+class PinsConfig(StrictModel):
+    """How much may be pinned."""
+
+    share: float = Field(
+        default=0.2,
         gt=0,
-        description="KV megabytes of one section that are governed at most. Not enforced yet.",
+        le=1,
+        description="The part of the device pool that may be pinned at most; a request of "
+        "`max_model_len` always has room beside it.",
+    )
+    live: bool = Field(
+        default=False,
+        description="Servers pin the live versions by themselves, at start and after each publish; "
+        "`/prefixctl/ready` says when they are resident.",
     )
 
 
@@ -65,9 +121,10 @@ class PrefixCacheConfig(StrictModel):
         default=0, ge=0, description="Shared tokens below which a prompt is not governed."
     )
     evict: EvictConfig = Field(default=EvictConfig(), description="Eviction.")
+    pins: PinsConfig = Field(default=PinsConfig(), description="Pinned prefixes.")
     fallback: Literal["partial", "refuse"] = Field(
         default="partial",
-        description="A larger section: govern it up to the cap, or refuse it. Not enforced.",
+        description="A larger section: govern it up to the cap, or refuse it.",
     )
 
     @field_validator("blocks")
@@ -123,6 +180,26 @@ class TargetConfig(StrictModel):
     )
 
 
+ANONYMOUS = "anonymous"
+"""The tenant of requests that name none, where they are served."""
+ALL_TENANTS = "*"
+
+
+def _tenant(value: str) -> str:
+    return value if value == ALL_TENANTS else valid_name(value)
+
+
+class GroupConfig(StrictModel):
+    """Tenants that share the public prefixes of some prompts."""
+
+    tenants: tuple[Annotated[str, AfterValidator(_tenant)], ...] = Field(
+        description="Its tenants; `*` stands for all that no other group names."
+    )
+    prompts: tuple[Name, ...] = Field(
+        default=(), description="Prompts whose prefix is shared. Others may not use their keys."
+    )
+
+
 class TenancyConfig(StrictModel):
     """Where the tenancy secret lies; the secret itself never stands in this file."""
 
@@ -133,6 +210,93 @@ class TenancyConfig(StrictModel):
         default="PREFIXCTL_SECRET", description="Environment variable with the tenancy secret."
     )
     epoch: int = Field(default=0, ge=0, description="Number of the salt rotation period.")
+    sharing: Literal["off", "shadow", "on"] = Field(
+        default="off",
+        description="Whether the tenants of a group share the public prefixes of its prompts; "
+        "shadow only counts what would be shared. Needs the gateway.",
+    )
+    groups: dict[Name, GroupConfig] = Field(
+        default_factory=dict,
+        description="Share groups. A tenant that no group names is a group of its own.",
+    )
+
+    @model_validator(mode="after")
+    def _one_group_each(self) -> Self:
+        seen: dict[str, str] = {}
+        for name, group in self.groups.items():
+            for tenant in group.tenants:
+                if tenant in seen:
+                    raise ValueError(f"'{tenant}' is in two groups, {seen[tenant]} and {name}")
+                seen[tenant] = name
+        return self
+
+
+class RateConfig(StrictModel):
+    """How much a tenant may ask for; what is not given is not limited."""
+
+    requests_per_minute: int | None = Field(
+        default=None, gt=0, description="Requests in a minute, and in a burst."
+    )
+    prefill_tokens_per_minute: int | None = Field(
+        default=None,
+        gt=0,
+        description="Prompt tokens that the cache does not hold, in a minute and in a burst.",
+    )
+
+
+class GatewayConfig(StrictModel):
+    """The gateway: who a request is from, and what it may do."""
+
+    enabled: bool = Field(
+        default=False, description="`serve` puts the gateway in front of the server."
+    )
+    keys_file: Path | None = Field(
+        default=None, description="File with the tenants' API keys, hashed: see `keys add`."
+    )
+    tenant_header: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="Header in which a trusted proxy names the tenant.",
+    )
+    proxies: tuple[str, ...] = Field(
+        default=(), description="Addresses or networks of the proxies that may set that header."
+    )
+    missing_tenant: Literal["refuse", "anonymous"] = Field(
+        default="refuse",
+        description="A request of nobody: refuse it, or serve it in the anonymous namespace.",
+    )
+    rates: RateConfig = Field(default=RateConfig(), description="Limits of every tenant.")
+    tenant_rates: dict[Name, RateConfig] = Field(
+        default_factory=dict, description="Limits of single tenants, instead."
+    )
+    max_body_mb: float = Field(default=32, gt=0, description="Largest body of a request.")
+    body_seconds: float = Field(
+        default=30, gt=0, description="How long a client may take to send its body."
+    )
+    metrics: Literal["open", "operator"] = Field(
+        default="operator",
+        description="Who may read `/metrics` from afar; this host always may. operator: whoever "
+        "holds the admin token.",
+    )
+    label_tenants: int = Field(
+        default=20, ge=0, description="Tenants with series of their own; the others are one."
+    )
+    drop_xargs: tuple[str, ...] = Field(
+        default=(), description="Further `vllm_xargs` that clients must not set."
+    )
+
+    @field_validator("proxies")
+    @classmethod
+    def _addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            ipaddress.ip_network(value, strict=False)
+        return values
+
+    @model_validator(mode="after")
+    def _somebody(self) -> Self:
+        if (self.tenant_header is None) != (not self.proxies):
+            raise ValueError("tenant_header and proxies go together")
+        return self
 
 
 class RegistryConfig(StrictModel):
@@ -149,6 +313,49 @@ class RegistryConfig(StrictModel):
     )
 
 
+Mark = Annotated[str, Field(min_length=2, max_length=2, pattern=r"^\S\S$")]
+
+
+class DelimitersConfig(StrictModel):
+    """What marks templates instead of Jinja2's own: two characters each."""
+
+    variable: tuple[Mark, Mark] | None = Field(
+        default=None, description="Around a printed value, instead of `{{` and `}}`."
+    )
+    block: tuple[Mark, Mark] | None = Field(
+        default=None, description="Around a statement, instead of `{%` and `%}`."
+    )
+    comment: tuple[Mark, Mark] | None = Field(
+        default=None, description="Around a comment, instead of `{#` and `#}`."
+    )
+
+
+class LintPathConfig(StrictModel):
+    """What lint and settings do differently for some paths. Later entries win."""
+
+    match: Patterns = Field(
+        description="Glob pattern, or a list: paths from this file's folder, or names of files; "
+        "`*` also crosses folders."
+    )
+    select: tuple[str, ...] = Field(
+        default=(), description="The only rules that count: ids, beginnings of ids, or names."
+    )
+    ignore: tuple[str, ...] = Field(
+        default=(), description="Rules that do not count: ids, beginnings of ids, or names."
+    )
+    severity: dict[str, Literal["info", "warning", "error"]] = Field(
+        default_factory=dict, description="Another severity by rule: `PFX105: warning`."
+    )
+    variables: dict[str, Scope] = Field(
+        default_factory=dict,
+        description="How often a variable changes, by its name: `company: deployment`. Goes before "
+        "what its name says; a governed prompt declares its own.",
+    )
+    delimiters: DelimitersConfig | None = Field(
+        default=None, description="What marks templates instead of Jinja2's own."
+    )
+
+
 class LintConfig(StrictModel):
     """What lint does by default."""
 
@@ -161,6 +368,9 @@ class LintConfig(StrictModel):
     )
     baseline: Path | None = Field(
         default=None, description="File with known findings, which do not fail a run."
+    )
+    paths: tuple[LintPathConfig, ...] = Field(
+        default=(), description="What is different for some paths."
     )
 
 
@@ -177,6 +387,42 @@ class MetricsConfig(StrictModel):
     )
 
 
+class NvmeConfig(StrictModel):
+    """The tier on a local disk."""
+
+    path: Path = Field(description="Its folder, on a local disk; several servers may share it.")
+    gib: float = Field(gt=0, description="Disk space of the whole folder, in GiB.")
+    policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
+        default="lru_freq", description="Which block goes first when the folder is full."
+    )
+    ttl_hours: float | None = Field(
+        default=168, gt=0, description="How long a block lives that nobody uses; null for ever."
+    )
+    tenant_shares: bool = Field(
+        default=False, description="Share the space out, so that no tenant pushes out another."
+    )
+    key_file: Path | None = Field(
+        default=None,
+        description="Keys of tenants and groups; blocks are encrypted if it is given.",
+    )
+    threads: int = Field(default=4, ge=1, description="Threads that read, and as many that write.")
+
+
+class TiersConfig(StrictModel):
+    """Where cached blocks go that leave the device."""
+
+    host_gib: float = Field(gt=0, description="Host memory for each server, in GiB.")
+    policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
+        default="lru_freq", description="Which block leaves host memory first."
+    )
+    tenant_shares: bool = Field(default=False, description="Share host memory out between tenants.")
+    nvme: NvmeConfig | None = Field(default=None, description="The tier below host memory.")
+    shared: dict[str, FiniteJson] | None = Field(
+        default=None,
+        description="vLLM's own object store as one more tier: `{type: obj, ...}`, passed on.",
+    )
+
+
 class ServerConfig(StrictModel):
     """How `serve` starts vLLM."""
 
@@ -184,7 +430,12 @@ class ServerConfig(StrictModel):
     port: int = Field(default=8000, ge=1, le=65535, description="Port to listen on.")
     served_model_name: str | None = Field(default=None, description="Name that clients use.")
     max_model_len: int | None = Field(default=None, gt=0, description="Longest request in tokens.")
+    governed: bool = Field(
+        default=True,
+        description="Run prefixctl's plugins in the server; false serves stock vLLM.",
+    )
     data_parallel_size: int = Field(default=1, ge=1, description="Data-parallel ranks.")
+    api_server_count: int = Field(default=1, ge=1, description="API processes.")
     tensor_parallel_size: int = Field(default=1, ge=1, description="Tensor-parallel ranks.")
     kv_cache_gib: float | None = Field(
         default=None, gt=0, description="KV cache of a CPU host, in GiB."
@@ -215,6 +466,12 @@ class Config(StrictModel):
     registry: RegistryConfig = Field(default=RegistryConfig(), description="Published versions.")
     targets: dict[Name, TargetConfig] = Field(default_factory=dict, description="Deployments.")
     tenancy: TenancyConfig = Field(default=TenancyConfig(), description="Namespaces.")
+    gateway: GatewayConfig = Field(
+        default=GatewayConfig(), description="Who requests are from, and what they may do."
+    )
+    tiers: TiersConfig | None = Field(
+        default=None, description="Host memory and disk behind the device; none if omitted."
+    )
     server: ServerConfig = Field(default=ServerConfig(), description="How to start vLLM.")
     lint: LintConfig = Field(default=LintConfig(), description="Lint defaults.")
     metrics: MetricsConfig = Field(default=MetricsConfig(), description="Generated alert rules.")

@@ -13,7 +13,8 @@ PrefixctlError                       70  a bug in prefixctl, unless a subclass s
 |   |-- ServerError                      the engine answered, but not with what was asked for
 |   `-- PortInUseError                   the port that `serve` needs is taken
 |-- DriftError                        5  lock, generated files or model differ from the lock
-`-- UnderpoweredError                 6  an audit that cannot tell
+|-- UnderpoweredError                 6  an audit that cannot tell
+`-- InterruptedCommand              130  somebody ended the command before it was done
 
 Findings are results, not errors: a command that ends with findings exits 1.
 """
@@ -128,6 +129,10 @@ class PortInUseError(UnreachableError):
     """The port that a server needs is taken."""
 
 
+class OutputError(UnreachableError):
+    """Standard output is full or closed, so the result did not arrive."""
+
+
 class DriftError(PrefixctlError):
     """The lock, a generated file or the model differs from what was recorded."""
 
@@ -138,3 +143,9 @@ class UnderpoweredError(PrefixctlError):
     """An audit without enough power to say."""
 
     exit_code = ExitCode.UNDERPOWERED
+
+
+class InterruptedCommand(PrefixctlError):  # noqa: N818 - it is nobody's error
+    """Somebody ended the command before it was done."""
+
+    exit_code = ExitCode.INTERRUPTED

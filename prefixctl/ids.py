@@ -22,3 +22,12 @@ class Salt(str):
 
     def __repr__(self) -> str:
         return "Salt(***)"
+
+
+class OnBehalf(Salt):
+    """Instead of a salt: whom an operator's request is for, where a gateway knows the salts.
+
+    ``tenant:NAME`` or ``group:NAME``.
+    """
+
+    __slots__ = ()

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from prefixctl.core.encoding import NAMES, UndecodableError, decode_text
 from prefixctl.errors import InputError
 
 
@@ -46,11 +47,7 @@ def parse_yaml(
     """
     if len(data) > limit:
         raise error(f"larger than {limit:,} bytes", path=path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = data[: exc.start].count(b"\n") + 1
-        raise error("not UTF-8", path=path, line=line, hint="save the file as UTF-8") from exc
+    text = utf8_text(data, path, error)
     try:
         aliases = sum(isinstance(t, yaml.AliasToken) for t in yaml.scan(text, _Loader))
         if aliases > MAX_ALIASES:
@@ -149,6 +146,29 @@ def read_bytes(
         raise error(f"cannot be read: {exc.strerror}", path=str(path), hint=hint or None) from exc
     except ValueError as exc:
         raise error(f"no path: {exc}", path=str(path), hint=hint or None) from exc
+
+
+def utf8_text(data: bytes, path: str, error: type[InputError] = InputError) -> str:
+    """The text of a file that must be UTF-8, a leading byte order mark left out, line ends kept.
+
+    Raises:
+        InputError: As ``error``, for other bytes, with what they are and the place.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        try:
+            found = NAMES[decode_text(data).encoding]
+        except UndecodableError as wrong:
+            raise error(
+                wrong.message, path=path, line=wrong.line, column=wrong.column, hint=wrong.hint
+            ) from exc
+        raise error(
+            f"{found}, where UTF-8 is needed",
+            path=path,
+            line=1,
+            hint=f"save the file as UTF-8, for example with: iconv -f {found} -t UTF-8",
+        ) from exc
 
 
 def is_there(path: Path) -> bool:

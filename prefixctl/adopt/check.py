@@ -12,7 +12,7 @@ from prefixctl.adopt.model import Candidate
 from prefixctl.core.prompt import is_template
 from prefixctl.errors import InputError, PromptError
 from prefixctl.prompts.load import is_inside, parse_template
-from prefixctl.yamlfile import read_bytes
+from prefixctl.yamlfile import read_bytes, utf8_text
 
 MAX_INCLUDED = 50
 
@@ -63,8 +63,8 @@ def _included(folder: Path, name: str, count: int) -> str:
     if count >= MAX_INCLUDED or not path.resolve().is_relative_to(folder.resolve()):
         raise PromptError(f"includes '{name}', which leaves its folder", path=str(path))
     try:
-        return read_bytes(path).decode("utf-8-sig")
-    except (InputError, UnicodeDecodeError) as exc:
+        return utf8_text(read_bytes(path), str(path))
+    except InputError as exc:
         raise PromptError(f"includes '{name}', which cannot be read", path=str(path)) from exc
 
 

@@ -1,12 +1,12 @@
-"""Find the prompts of a repository: templates, texts in prompt folders, message lists."""
+"""Find the prompts of a repository: templates, texts in prompt folders, message lists, strings."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from prefixctl.adopt.code import code_candidates
 from prefixctl.adopt.model import Candidate, Found, LeftOut, Piece
 from prefixctl.adopt.structured import structured_candidates, text_piece
 from prefixctl.adopt.texts import (
@@ -16,8 +16,11 @@ from prefixctl.adopt.texts import (
     is_prose,
     names_a_prompt,
 )
+from prefixctl.core.encoding import NAMES, UTF8, Decoded, UndecodableError, decode_text
 from prefixctl.core.prompt import PROMPT_FILE, TEMPLATE_SUFFIXES, SectionKind
 from prefixctl.errors import InputError
+from prefixctl.prompts.load import holds_prompt
+from prefixctl.sources.files import TOOL_FOLDERS, walk
 from prefixctl.yamlfile import read_bytes
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -25,6 +28,7 @@ MAX_FILES = 50_000
 ADOPTED = "# Adopted from: "
 """The first line of a prompt.yaml that `init` wrote; the origin follows."""
 _TEXTS = frozenset([".md", ".txt", ".prompt", ".mdc"])
+_CODE = frozenset([".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".tsx"])
 _DATA = frozenset([".yaml", ".yml", ".json"])
 _OTHER_TEMPLATES = re.compile(
     r"\.(?:html?|xml|ya?ml|json|toml|conf|cfg|ini|sql|sh|py|css|js|ts|tf|env|service|csv)\.\w+$"
@@ -34,9 +38,7 @@ _DOCUMENTATION = re.compile(
     r"authors|history|pull_request_template|issue_template|agents|claude|copying)\b",
     re.IGNORECASE,
 )
-_SKIPPED = frozenset(
-    ["node_modules", "__pycache__", "site-packages", "venv", "dist", "build", "target", "vendor"]
-)
+_SKIPPED = TOOL_FOLDERS | {"target", "vendor"}
 _NAME = re.compile(r"^name:\s*['\"]?([\w.-]+)", re.MULTILINE)
 _CONFIGURATION = re.compile(r"(?:prefixctl\.yaml|prefixes\.lock\.yaml|package(?:-lock)?\.json)$")
 
@@ -82,26 +84,21 @@ def find_prompts(root: Path) -> Found:
 
 def _walk(root: Path) -> Iterator[Path]:
     count = 0
-    for name, folders, files in os.walk(root):
-        folder = Path(name)
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in _SKIPPED)
-        governed = PROMPT_FILE in files
-        if governed:
-            folders.clear()  # a prompt holds no other prompts
-        for file in [PROMPT_FILE] if governed else sorted(files):
+    for folder in walk(root, skip=_SKIPPED, whole=holds_prompt):
+        for file in [PROMPT_FILE] if holds_prompt(folder) else folder.files:
             count += 1
             if count > MAX_FILES:
                 raise InputError(
                     f"more than {MAX_FILES:,} files", path=str(root), hint="give a smaller folder"
                 )
-            yield folder / file
+            yield folder.path / file
 
 
 def _governed(path: Path) -> tuple[str, set[str]]:
     """The name of a governed prompt, and where it was adopted from."""
     try:
-        text = read_bytes(path, limit=MAX_FILE_BYTES).decode("utf-8-sig")
-    except (InputError, UnicodeDecodeError):
+        text = decode_text(read_bytes(path, limit=MAX_FILE_BYTES)).text
+    except (InputError, UndecodableError):
         return path.parent.name, set()
     first = text.partition("\n")[0]
     named = _NAME.search(text)
@@ -111,24 +108,38 @@ def _governed(path: Path) -> tuple[str, set[str]]:
 
 def _read(path: Path, source: str) -> list[Candidate | LeftOut | str]:
     """The candidates in a file; the path itself if it is a chat template."""
-    suffix = path.suffix.lower()
     if not _may_hold_prompts(path):
         return []
-    data = read_bytes(path, limit=MAX_FILE_BYTES)
-    if suffix in _DATA:
-        return [*structured_candidates(source, data)]
+    template = path.suffix.lower() in TEMPLATE_SUFFIXES
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return [LeftOut(path=source, reason="not UTF-8")] if suffix in TEMPLATE_SUFFIXES else []
+        found = decode_text(read_bytes(path, limit=MAX_FILE_BYTES))
+    except UndecodableError as exc:
+        return [LeftOut(path=source, reason=exc.message)] if template else []
+    if template and found.encoding != UTF8:
+        reason = f"{NAMES[found.encoding]}: a governed prompt is UTF-8, so save it as UTF-8"
+        return [LeftOut(path=source, reason=reason)]
+    return _candidates(path, source, found)
+
+
+def _candidates(path: Path, source: str, found: Decoded) -> list[Candidate | LeftOut | str]:
+    suffix, text = path.suffix.lower(), found.text
+    if suffix in _DATA:
+        return [*structured_candidates(source, text.encode())]
+    if suffix in _CODE:
+        return [*code_candidates(source, text)]
     if suffix in TEMPLATE_SUFFIXES:
         return _template(path, source, text)
     named = names_a_prompt(path.stem, *PurePosixPath(source).parent.parts[-2:])
-    return [_text(path, source, text)] if named and is_prose(text) else []
+    if not (named and is_prose(text)):
+        return []
+    return [_text(path, source, text, utf8=found.encoding == UTF8)]
 
 
 def _may_hold_prompts(path: Path) -> bool:
-    if path.suffix.lower() not in {*TEMPLATE_SUFFIXES, *_TEXTS, *_DATA} or not path.is_file():
+    if (
+        path.suffix.lower() not in {*TEMPLATE_SUFFIXES, *_TEXTS, *_DATA, *_CODE}
+        or not path.is_file()
+    ):
         return False
     if _DOCUMENTATION.match(path.name) or _CONFIGURATION.match(path.name):
         return False
@@ -144,10 +155,10 @@ def _template(path: Path, source: str, text: str) -> list[Candidate | LeftOut | 
     return [Candidate(source=source, pieces=(piece,), as_it_is=True)]
 
 
-def _text(path: Path, source: str, text: str) -> Candidate:
+def _text(path: Path, source: str, text: str, *, utf8: bool) -> Candidate:
     suffix = ".md" if path.suffix == ".mdc" else path.suffix
     piece = text_piece(text, path.stem, SectionKind.SYSTEM_PROMPT, suffix=suffix, role=_role(path))
-    plain = not has_jinja(text) and not has_braces(text) and piece.file == path.name
+    plain = utf8 and not has_jinja(text) and not has_braces(text) and piece.file == path.name
     return Candidate(source=source, pieces=(piece,), as_it_is=plain)
 
 

@@ -7,7 +7,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from prefixctl.adopt.model import Candidate, LeftOut, Piece
-from prefixctl.adopt.texts import as_jinja, has_braces, has_jinja, is_prose, names_a_prompt
+from prefixctl.adopt.texts import (
+    as_jinja,
+    has_braces,
+    has_jinja,
+    is_chat_template,
+    is_prose,
+    names_a_prompt,
+)
 from prefixctl.core.prompt import SectionKind
 from prefixctl.errors import InputError
 from prefixctl.yamlfile import load_value
@@ -18,6 +25,10 @@ MAX_VALUES = 100_000
 MAX_PROMPTS = 50
 """In one file: a file with more is a data set."""
 _LONG_TEXT = 200
+_OF_A_MODEL = (
+    "a model's chat template: name its folder as `tokenizer:` of a target, and see what it does "
+    "to the prefix with `prefixctl template`"
+)
 _CONTENT_KEYS = frozenset(["content", "text", "body", "template"])
 _ROLES = {"system", "developer", "user", "assistant"}
 
@@ -38,7 +49,9 @@ def structured_candidates(source: str, data: bytes) -> list[Candidate | LeftOut]
         if _is_message_list(child):
             found.append(_messages(child, source, ".".join(keys)))
         elif isinstance(child, str):
-            if _is_prompt(keys[-1] if keys else "", child, named=named):
+            if is_chat_template(child):
+                found.append(LeftOut(path=f"{source}#{'.'.join(keys)}", reason=_OF_A_MODEL))
+            elif _is_prompt(keys[-1] if keys else "", child, named=named):
                 found.append(_string(child, source, ".".join(keys)))
         elif len(keys) < MAX_DEPTH:
             pending += [(v, (*keys, str(k))) for k, v in reversed(_entries(child))]

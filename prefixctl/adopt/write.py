@@ -76,8 +76,9 @@ def config_yaml(
     if deployment:
         values = ", ".join(f"{name}: value" for name in deployment)
         lines.append(f"#     parameters: {{{values}}}  # guessed to be fixed for a deployment")
+    lines += ["", "lint:", f"  baseline: {BASELINE}  # the findings of the day: only new ones fail"]
     if exclude:
-        lines += ["", "lint:", "  exclude:  # could not be read when `init` looked"]
+        lines.append("  exclude:  # could not be read when `init` looked")
         lines += [f"    - {_word(path)}" for path in exclude]
     return "\n".join(lines) + "\n"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from prefixctl.api.tenants import require_secret, tenant_salt
+from prefixctl.api.tenants import on_behalf, operator_token, require_secret, tenant_salt
 from prefixctl.audit.probe import ProbeReport, ProbeTenant, probe
 from prefixctl.config import Config
+from prefixctl.core.tenancy import NamespaceKind
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import UsageError
+from prefixctl.ids import Salt
 from prefixctl.prompts.target import model_version
 from prefixctl.sources.secret import load_secret
 
@@ -33,7 +35,8 @@ def audit_probe(
         tenants: Two names.
         target: Whose model version the salts are for; any text serves without one.
         salted: True sends each tenant's salt, False none, as clients of an ungoverned server do;
-            None sends them where there is a tenancy secret.
+            None sends them where there is a tenancy secret. To a gateway an operator says whom a
+            request is for instead, and needs no secret.
         rounds: Texts for each direction and rank.
         words: Length of a text; several KV blocks.
         environment: Where the secret and the servers' API key may stand.
@@ -49,21 +52,24 @@ def audit_probe(
     addresses = servers or (settings.servers if settings else ())
     if not addresses:
         raise UsageError("no server to probe", hint="give --server URL, or the target's `servers:`")
+    gated = config.gateway.enabled and salted is not False
     secret = None
-    if salted is not False:
+    if salted is not False and not gated:
         secret = (require_secret if salted else load_secret)(config, environment)
+
+    def salt_of(name: str) -> Salt | None:
+        if gated:
+            return on_behalf(NamespaceKind.TENANT, name)
+        return None if secret is None else tenant_salt(config, secret, name, version)
+
     version = model_version(settings) if settings else ""
-    probed = [
-        ProbeTenant(
-            label=name,
-            salt=None if secret is None else tenant_salt(config, secret, name, version),
-        )
-        for name in tenants
-    ]
+    probed = [ProbeTenant(label=name, salt=salt_of(name)) for name in tenants]
     reports = []
     for address in addresses:
         model = config.served_name(settings) if settings else None
         api_key = environment.get(config.server.api_key_env)
+        if gated:
+            api_key = operator_token(config, environment)
         with HttpEngine(address, model=model, api_key=api_key) as engine:
             first, second = probed
             rng = random.SystemRandom()

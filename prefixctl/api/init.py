@@ -16,6 +16,12 @@ from prefixctl.lint.evaluate.names import guess_path
 from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.yamlfile import is_there
 
+SHOWN = 3
+CHAT_TEMPLATE = (
+    "a model's chat template, which is named in a target; `prefixctl template` shows what it does "
+    "to the prefix"
+)
+
 
 def propose_adoption(root: Path) -> Proposal:
     """What `prefixctl init` would write in a folder. Changes nothing.
@@ -28,11 +34,8 @@ def propose_adoption(root: Path) -> Proposal:
     prompts = _configured(root)
     proposal = propose(root, found, guess_scope, prompts=prompts)
     if not proposal.prompts and not proposal.governed:
-        reasons = "; ".join(f"{x.path}: {x.reason}" for x in proposal.left_out[:3])
         raise NothingToDoError(
-            "no prompt was found that could be governed",
-            path=str(root),
-            hint=reasons or "prompts are Jinja templates, texts in prompt folders, message lists",
+            "no prompt was found that could be governed", path=str(root), hint=_why(proposal)
         )
     if prompts is not None:
         return proposal
@@ -77,6 +80,16 @@ def guess_scope(name: str) -> Scope:
     if guess.kind is CauseKind.SETTLED:
         return Scope(scope=Volatility.DEPLOYMENT, reason="its name speaks of settings")
     return Scope(scope=Volatility.REQUEST, reason="its name says nothing, so the safe one")
+
+
+def _why(proposal: Proposal) -> str:
+    """What stood in the way, or what would have been found."""
+    reasons = [f"{x.path}: {x.reason}" for x in proposal.left_out[:SHOWN]]
+    reasons += [f"{p}: {CHAT_TEMPLATE}" for p in proposal.chat_templates[: SHOWN - len(reasons)]]
+    return "; ".join(reasons) or (
+        "prompts are Jinja templates, texts in prompt folders, message lists, and long strings "
+        "under a prompt's name in YAML, JSON, Python, JavaScript and TypeScript"
+    )
 
 
 def _configured(root: Path) -> str | None:

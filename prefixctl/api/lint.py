@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefixctl.config import Config
 from prefixctl.core.blocks import Alignment
-from prefixctl.core.prompt import Prompt
+from prefixctl.core.findings import Location
+from prefixctl.core.prompt import PROMPT_FILE, Prompt
 from prefixctl.errors import InputError
 from prefixctl.lint.baseline import (
     apply_baseline,
     load_baseline,
-    replace_file,
     with_fingerprints,
     write_baseline,
+    write_file,
 )
 from prefixctl.lint.cache import Cache
-from prefixctl.lint.find import Found, find_files
-from prefixctl.lint.fix import FixedFile, fix_file
-from prefixctl.lint.report import LintReport
+from prefixctl.lint.families import prompt_ids
+from prefixctl.lint.find import Found, find_files, named_file
+from prefixctl.lint.fix import FixedFile, Proposed, fix_file, propose_fixes
+from prefixctl.lint.per_path import PerPath
+from prefixctl.lint.report import FileReport, Known, LintReport
 from prefixctl.lint.rule import Unbumped
-from prefixctl.lint.run import Setup, lint_files
+from prefixctl.lint.run import Setup, lint_file, lint_files
 from prefixctl.lint.tokens import EstimatedTokens, ExactTokens
+from prefixctl.lint.watch import Watch
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.prompts.tokenize import ServerTokenizer
 from prefixctl.registry.bump import unbumped
@@ -36,7 +40,7 @@ CACHE_FOLDER = Path(".prefixctl/lint-cache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class Job:
     """The files to lint, and how.
 
     Attributes:
@@ -76,26 +80,82 @@ def lint_paths(
         InputError: If a path does not exist, or the target or the baseline cannot be loaded.
         NothingToDoError: If nothing was found to lint.
     """
-    known = () if baseline is None else load_baseline(baseline)
-    job = _job(config, paths, target)
+    known = () if baseline is None else load_baseline(baseline, prompt_ids())
+    job = lint_job(config, paths, target)
     with ExitStack() as stack:
         setup = job.setup
         if cache and job.settings is not None:
             kept = stack.enter_context(Cache(config.root / CACHE_FOLDER, job.settings))
             setup = replace(setup, cache=kept)
         files = lint_files(job.files, setup)
+    return _whole(config, job, files, None if baseline is None else known)
+
+
+def lint_text(
+    config: Config,
+    data: bytes,
+    name: Path,
+    *,
+    target: str | None = None,
+    baseline: Path | None = None,
+) -> LintReport:
+    """Lint what an editor holds: the content of a file, saved or not.
+
+    Args:
+        config: The configuration.
+        data: The content.
+        name: The file; its name says how it is read. A file of a governed prompt is linted as a
+            part of it, with the other files from the disk.
+        target: As for `lint_paths`.
+        baseline: As for `lint_paths`.
+
+    Raises:
+        InputError: If the target or the baseline cannot be loaded.
+    """
+    known = None if baseline is None else load_baseline(baseline, prompt_ids())
+    found = named_file(name)
+    job = _job(config, [found], target)
+    overlay = {name.relative_to(found.path).as_posix(): data} if found.governed else None
+    report = lint_file(found, job.setup, data=data, overlay=overlay)
+    return _whole(config, job, (report,) if report else (), known)
+
+
+def watch_paths(load: Callable[[], Config], paths: Sequence[Path] = ()) -> Watch:
+    """Watches the files that `lint_paths` would lint, the configuration and the lock.
+
+    Args:
+        load: Loads the configuration; it may change as well, and be wrong for a while.
+        paths: As for `lint_paths`.
+
+    Raises:
+        ConfigError: If the configuration is wrong from the start.
+    """
+    config = load()
+
+    def find() -> list[Found]:
+        now = load()
+        return find_files([*paths] or [now.prompts_dir], now.lint.exclude, root=now.root)
+
+    return Watch(find, [Path(config.path), config.lock_path])
+
+
+def _whole(
+    config: Config, job: Job, files: tuple[FileReport, ...], known: Sequence[Known] | None
+) -> LintReport:
     report = LintReport(files=files, block_size=job.setup.block_size, target=job.target)
     named = with_fingerprints(report, config.root)
-    return named if baseline is None else apply_baseline(named, known, config.root)
+    return named if known is None else apply_baseline(named, known, config.root)
 
 
 def save_baseline(config: Config, report: LintReport, path: Path) -> int:
     """Write the findings of a report as a baseline; returns their number.
 
+    What the file knows of findings in engine settings stays in it.
+
     Raises:
-        InputError: If the file cannot be written.
+        InputError: If the file cannot be written, or is there and no baseline.
     """
-    return write_baseline(report, path, config.root)
+    return write_baseline(report, path, config.root, prompt_ids())
 
 
 def fix_paths(
@@ -106,7 +166,7 @@ def fix_paths(
     unsafe: bool = False,
     write: bool = True,
 ) -> tuple[FixedFile, ...]:
-    """Fix files and folders. Governed prompts are left to their authors: a change needs a bump.
+    """Fix files and folders. A fix in a section of a governed prompt needs a bump afterwards.
 
     Args:
         config: The configuration.
@@ -119,15 +179,37 @@ def fix_paths(
         InputError: As `lint_paths`, or if a file cannot be written.
         NothingToDoError: If nothing was found to lint.
     """
-    job = _job(config, paths, target)
-    fixed = [f for file in job.files if (f := fix_file(file, job.setup, unsafe=unsafe))]
+    job = lint_job(config, paths, target)
+    fixed = [f for file in job.files for f in fix_file(file, job.setup, unsafe=unsafe)]
     for one in fixed if write else ():
-        replace_file(Path(one.path), one.after.data)
+        write_file(Path(one.path), one.after.data)
     return tuple(fixed)
 
 
-def _job(config: Config, paths: Sequence[Path], target: str | None) -> _Job:
+def proposed_fixes(
+    config: Config, report: LintReport, paths: Sequence[Path] = (), *, target: str | None = None
+) -> dict[tuple[str, Location], Proposed]:
+    """The safe fix of every finding of a report that has one, by its rule and place.
+
+    Args:
+        config: The configuration.
+        report: Of the same paths; files without findings are not looked at.
+        paths: As for `lint_paths`.
+        target: As for `lint_paths`.
+    """
+    job = lint_job(config, paths, target)
+    found = {f.path for f in report.files if f.findings or f.baselined}
+    wanted = [f for f in job.files if str(f.path / PROMPT_FILE if f.governed else f.path) in found]
+    return {key: fix for f in wanted for key, fix in propose_fixes(f, job.setup).items()}
+
+
+def lint_job(config: Config, paths: Sequence[Path], target: str | None) -> Job:
+    """The files to lint, and how. Arguments and errors as in `lint_paths`."""
     files = find_files(paths or [config.prompts_dir], config.lint.exclude, root=config.root)
+    return _job(config, files, target)
+
+
+def _job(config: Config, files: list[Found], target: str | None) -> Job:
     if target is None and len(config.targets) == 1:
         target = next(iter(config.targets))
     loaded = None if target is None else load_target(config, target)
@@ -138,16 +220,18 @@ def _job(config: Config, paths: Sequence[Path], target: str | None) -> _Job:
         block_size_known=known is not None,
         root=config.root,
         unbumped=_unbumped(config),
+        per_path=PerPath(config.lint.paths, root=config.root, source=config.path),
         aligned=None if loaded is None else lambda prompt: _alignment(config, prompt, loaded),
     )
-    return _Job(files=files, setup=setup, target=target, settings=_settings(setup, loaded))
+    return Job(files=files, setup=setup, target=target, settings=_settings(config, setup, loaded))
 
 
-def _settings(setup: Setup, target: Target | None) -> str | None:
+def _settings(config: Config, setup: Setup, target: Target | None) -> str | None:
     if target is not None and isinstance(target.tokenizer, ServerTokenizer):
         return None
     tokenizer = None if target is None else target.tokenizer.digest
-    return json.dumps([setup.block_size, setup.block_size_known, tokenizer])
+    paths = [entry.model_dump_json() for entry in config.lint.paths]
+    return json.dumps([setup.block_size, setup.block_size_known, tokenizer, paths])
 
 
 def _unbumped(config: Config) -> Unbumped | None:

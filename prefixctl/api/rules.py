@@ -10,7 +10,7 @@ from pathlib import Path
 from prefixctl.config import Config
 from prefixctl.errors import InputError
 from prefixctl.metrics.emit import rules_name, rules_text, tests_name, tests_text
-from prefixctl.metrics.files import GeneratedFile, replace_file, require_current
+from prefixctl.metrics.files import GeneratedFile, require_current, write_generated
 from prefixctl.metrics.model import Runbooks
 from prefixctl.metrics.parameters import Parameters, apply_settings
 from prefixctl.metrics.profiles import build_rules
@@ -78,7 +78,9 @@ def generate_rules(
     rendered = _render(config, request)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        files = tuple(replace_file(out_dir / name, text) for name, text in rendered.texts.items())
+        files = tuple(
+            write_generated(out_dir / name, text) for name, text in rendered.texts.items()
+        )
     except OSError as exc:
         raise InputError(f"cannot be written: {exc.strerror}", path=str(out_dir)) from exc
     return _summary(request, rendered, files)

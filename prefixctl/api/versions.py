@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from prefixctl.config import Config
 from prefixctl.core.ports import ChatRequest
 from prefixctl.core.prompt import Prompt
 from prefixctl.core.versions import Signature
 from prefixctl.errors import RegistryError
+from prefixctl.lint.tokens import EstimatedTokens, ExactTokens, TokenCounter
 from prefixctl.prompts.render import render
+from prefixctl.prompts.target import load_targets
 from prefixctl.registry.bump import BumpResult, CheckResult, bump, check
+from prefixctl.registry.bump_traffic import Traffic, traffic_of
 from prefixctl.registry.diff import VersionDiff, diff
 from prefixctl.registry.history import History, history
 from prefixctl.registry.publish import AliasChange, Wanted, gc, publish, rollback
@@ -41,6 +45,19 @@ def bump_prompts(
 def check_prompts(config: Config, names: Sequence[str] = ()) -> CheckResult:
     """Find prompts that changed without a bump. See `prefixctl.registry.bump.check`."""
     return check(config, names)
+
+
+def check_traffic(config: Config, result: CheckResult, log: Path) -> Traffic:
+    """Which share of the traffic in a request log goes cold by what a check found.
+
+    Requests without logged usage are counted with the first target's tokenizer, or estimated.
+    See `prefixctl.registry.bump_traffic.traffic_of`.
+    """
+    targets = load_targets(config, list(config.targets)[:1])
+    counter: TokenCounter = EstimatedTokens()
+    if targets:
+        counter = ExactTokens(targets[0].tokenizer.encode)
+    return traffic_of(config, result, log, count=counter.count, exact=counter.exact)
 
 
 def diff_versions(

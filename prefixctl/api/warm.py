@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
-from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
+from prefixctl.api.tenants import (
+    group_salt,
+    on_behalf,
+    operator_token,
+    require_secret,
+    tenant_salt,
+)
+from prefixctl.api.tiers import in_tier, nvme_of
 from prefixctl.config import Config
+from prefixctl.core.tenancy import NamespaceKind
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import NothingToDoError, UsageError
 from prefixctl.prompts.target import Target, load_target, measure, model_version
@@ -24,7 +32,9 @@ def warm_prefixes(
     tenants: Sequence[str] = (),
     groups: Sequence[str] = (),
     concurrency: int = 2,
+    from_tier: bool = False,
     environment: Mapping[str, str],
+    on_left_out: Callable[[str], None] = lambda _: None,
     on_outcome: Callable[[WarmOutcome, int, int], None] = lambda *_: None,
 ) -> WarmReport:
     """Warm live versions on every server and data-parallel rank, and verify each.
@@ -37,7 +47,9 @@ def warm_prefixes(
         tenants: Tenants to warm for, each under its own salt.
         groups: Share groups to warm for. Without tenants and groups requests carry no salt.
         concurrency: Requests in flight at most on each server.
+        from_tier: Only what the disk tier of the configuration holds, so that nothing is computed.
         environment: Where the tenancy secret and the servers' API key may stand.
+        on_left_out: Told what is left out because the disk tier does not hold it.
         on_outcome: Told each outcome, the number done and the number of all.
 
     Raises:
@@ -55,9 +67,18 @@ def warm_prefixes(
         raise NothingToDoError(
             "no version is live", path=str(config.registry_path), hint="prefixctl publish --all"
         )
-    items = [_item(config, loaded, p) for p in published]
-    namespaces = list(_namespaces(config, model_version(settings), tenants, groups, environment))
+    items = [warm_item(config, loaded, p) for p in published]
+    gated = config.gateway.enabled
+    namespaces: list[SaltedNamespace] = []
+    if from_tier or not gated:
+        version = model_version(settings)
+        namespaces = list(namespaces_of(config, version, tenants, groups, environment))
+    if from_tier:
+        items = _held(config, loaded, items, namespaces, on_left_out)
     api_key = environment.get(config.server.api_key_env)
+    if gated:
+        namespaces = list(_named(tenants, groups))
+        api_key = operator_token(config, environment)
     served_name = config.served_name(settings)
     with ExitStack() as stack:
         engines = [
@@ -76,7 +97,32 @@ def warm_prefixes(
         )
 
 
-def _item(config: Config, target: Target, published: Published) -> WarmItem:
+def _held(
+    config: Config,
+    target: Target,
+    items: Sequence[WarmItem],
+    namespaces: Sequence[SaltedNamespace],
+    on_left_out: Callable[[str], None],
+) -> list[WarmItem]:
+    """The items that the disk tier holds in every namespace, or that are too short to be held."""
+    held = []
+    for item in items:
+        measured = item.measurement
+        lacking = [n for n in namespaces if not in_tier(config, target, measured, n.salt)]
+        if lacking and measured.governed:
+            on_left_out(f"{item.prompt.name}@{item.version} for {lacking[0].label}")
+        else:
+            held.append(item)
+    if not held:
+        raise NothingToDoError(
+            "the disk tier holds none of these prefixes",
+            path=str(config.root / nvme_of(config).path),
+            hint="prefixctl precompute",
+        )
+    return held
+
+
+def warm_item(config: Config, target: Target, published: Published) -> WarmItem:
     """Measure a live version, and see whether the target is the one that it was bumped for."""
     entry, prompt = published.entry, published.prompt
     measured = measure(prompt, target, config.prefix_cache)
@@ -93,13 +139,29 @@ def _item(config: Config, target: Target, published: Published) -> WarmItem:
     return WarmItem(prompt=prompt, version=entry.version, measurement=measured, drift=drift)
 
 
-def _namespaces(
+def _named(tenants: Sequence[str], groups: Sequence[str]) -> Iterator[SaltedNamespace]:
+    """Namespaces for a gateway, which knows the salts itself."""
+    if not tenants and not groups:
+        raise UsageError(
+            "for whom? the servers are behind their gateway, and nothing is shared by all",
+            hint="give --group GROUP or --tenant TENANT",
+        )
+    for group in groups:
+        salt = on_behalf(NamespaceKind.GROUP, group)
+        yield SaltedNamespace(label=f"group {group}", salt=salt)
+    for tenant in tenants:
+        salt = on_behalf(NamespaceKind.TENANT, tenant)
+        yield SaltedNamespace(label=f"tenant {tenant}", salt=salt)
+
+
+def namespaces_of(
     config: Config,
     model: str,
     tenants: Sequence[str],
     groups: Sequence[str],
     environment: Mapping[str, str],
 ) -> Iterator[SaltedNamespace]:
+    """The namespaces of tenants and groups with their salts; the one without if none is named."""
     if not tenants and not groups:
         yield SaltedNamespace(label="no salt", salt=None)
         return

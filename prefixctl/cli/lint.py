@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prefixctl.cli.output import clean, load, print_json
-from prefixctl.errors import ExitCode, UsageError
+from prefixctl.cli.lint_modes import Asked, known_of, print_changes, print_samples, print_stdin
+from prefixctl.cli.lint_report import FailOn, LintFormat, exit_of, print_report, threshold_of
+from prefixctl.cli.output import Format, FormatOption, clean, load, print_json
+from prefixctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from prefixctl.core.findings import Severity
-    from prefixctl.lint.fix import FixedFile
-    from prefixctl.lint.report import LintReport
+    from collections.abc import Mapping
 
-
-class FailOn(StrEnum):
-    """The severity from which lint fails."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    NEVER = "never"
-
-
-class LintFormat(StrEnum):
-    """How findings are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
-    GITHUB = "github"
-    GITLAB = "gitlab"
-    JUNIT = "junit"
+    from prefixctl.config import Config
 
 
 def register(app: typer.Typer) -> None:
@@ -77,6 +58,31 @@ def lint(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Read every file anew, and keep nothing.")
     ] = False,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample",
+            help="Render the templates with several sets of values in a sandbox, and say what "
+            "lint missed and what it claimed wrongly.",
+        ),
+    ] = False,
+    values: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --sample: YAML or JSON file with a list of sets of values; made from the "
+            "names of the variables if omitted."
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Lint again whenever a file changes; Ctrl-C ends it.")
+    ] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", help="Lint what comes on standard input, for editors.")
+    ] = False,
+    stdin_filename: Annotated[
+        Path | None,
+        typer.Option(help="With --stdin: the file it is; its name says how it is read."),
+    ] = None,
     output: Annotated[
         LintFormat, typer.Option("--format", help="How to print the result.")
     ] = LintFormat.TEXT,
@@ -85,78 +91,110 @@ def lint(
 
     Exits 1 for findings at or above --fail-on, 3 if a file cannot be read or nothing was found.
     """
-    from prefixctl.api.lint import fix_paths, lint_paths, save_baseline
-    from prefixctl.core.findings import Severity
-
-    if baseline and save_as:
-        raise UsageError("--baseline and --write-baseline exclude each other")
+    fixes = fix or unsafe_fixes or diff
+    _refuse_together(
+        {"--sample": sample, "--watch": watch, "--stdin": stdin},
+        {"fixes": fixes, "--write-baseline": save_as is not None},
+    )
+    _refuse_together({"--baseline": baseline is not None, "--write-baseline": save_as is not None})
+    _refuse_alone({"--values": values is not None}, "--sample", given=sample)
+    _refuse_alone({"--stdin-filename": stdin_filename is not None}, "--stdin", given=stdin)
     config = load(context)
-    wanted = fail_on.value if fail_on else config.lint.fail_on
-    threshold = None if wanted == FailOn.NEVER.value else Severity[wanted.upper()]
-    fixed: tuple[FixedFile, ...] = ()
-    if fix or unsafe_fixes or diff:
-        fixed = fix_paths(config, paths or (), target=target, unsafe=unsafe_fixes, write=not diff)
-    if not (baseline or save_as) and config.lint.baseline is not None:
-        baseline = config.root / config.lint.baseline
-    report = lint_paths(config, paths or (), target=target, baseline=baseline, cache=not no_cache)
-    if diff:
-        typer.echo(clean("\n".join(one.diff for one in fixed)), nl=bool(fixed))
+    asked = Asked(
+        paths=tuple(paths or ()),
+        target=target,
+        threshold=threshold_of(fail_on.value if fail_on else config.lint.fail_on),
+        baseline=None if save_as else known_of(config, baseline),
+        cache=not no_cache,
+        output=output,
+    )
+    if sample:
+        print_samples(config, asked, values)
+    elif watch:
+        print_changes(lambda: load(context), asked)
+    elif stdin:
+        print_stdin(config, asked, stdin_filename)
+    elif fixes:
+        _fix(config, asked, save_as, unsafe=unsafe_fixes, diff=diff)
     else:
-        _say_fixed(fixed)
-        _print(report, output, threshold)
-    if save_as is not None:
-        count = save_baseline(config, report, save_as)
-        typer.echo(clean(f"{save_as}: {count} findings written"), err=True)
-        threshold = None
-    _exit(report, threshold)
+        _lint(config, asked, save_as)
 
 
 def rule(
     name: Annotated[
         str | None, typer.Argument(help="Id or name, for example PFX101; all if omitted.")
     ] = None,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Show the page of a lint rule, or list all rules."""
-    from prefixctl.lint.pages import all_pages, find_page
+    from prefixctl.lint.pages import all_pages, find_page, page_value
 
-    if name is not None:
-        typer.echo(find_page(name).markdown, nl=False)
-        return
-    for page in all_pages():
-        made = page.rule
-        typer.echo(f"{made.id}  {made.severity.label:8} {made.name}")
-
-
-def _exit(report: LintReport, threshold: Severity | None) -> None:
-    if report.unreadable:
-        raise typer.Exit(ExitCode.BAD_INPUT)
-    if report.reaches(threshold):
-        raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _say_fixed(fixed: tuple[FixedFile, ...]) -> None:
-    for one in fixed:
-        typer.echo(clean(f"{one.path}: fixed {', '.join(one.rules)}"), err=True)
-
-
-def _print(report: LintReport, output: LintFormat, threshold: Severity | None) -> None:
-    from prefixctl.lint.formats.github import to_github
-    from prefixctl.lint.formats.gitlab import to_gitlab
-    from prefixctl.lint.formats.junit import to_junit
-    from prefixctl.lint.formats.sarif import to_sarif
-    from prefixctl.lint.report import to_json
-    from prefixctl.lint.text import to_text
-
-    if output is LintFormat.TEXT:
-        typer.echo(clean(to_text(report)))
-    elif output is LintFormat.GITHUB:
-        typer.echo(clean(to_github(report)))
-    elif output is LintFormat.JUNIT:
-        typer.echo(clean(to_junit(report, threshold)))
+    pages = all_pages() if name is None else (find_page(name),)
+    if output is Format.JSON:
+        print_json({"schema": 1, "rules": [page_value(p) for p in pages]})
+    elif name is not None:
+        typer.echo(pages[0].markdown, nl=False)
     else:
-        made = {
-            LintFormat.JSON: to_json,
-            LintFormat.SARIF: to_sarif,
-            LintFormat.GITLAB: to_gitlab,
-        }
-        print_json(made[output](report))
+        for page in pages:
+            made = page.rule
+            typer.echo(f"{made.id}  {made.severity.label:8} {made.name}")
+
+
+def _fix(config: Config, asked: Asked, save_as: Path | None, *, unsafe: bool, diff: bool) -> None:
+    from prefixctl.api.lint import fix_paths, lint_paths
+
+    fixed = fix_paths(config, asked.paths, target=asked.target, unsafe=unsafe, write=not diff)
+    if not diff:
+        for one in fixed:
+            typer.echo(clean(f"{one.path}: fixed {', '.join(one.rules)}"), err=True)
+        _lint(config, asked, save_as)
+        return
+    if asked.output is LintFormat.JSON:
+        made = [{"path": f.path, "rules": list(f.rules), "diff": f.diff} for f in fixed]
+        print_json({"schema": 1, "fixes": made})
+    else:
+        typer.echo(clean("\n".join(one.diff for one in fixed)), nl=bool(fixed))
+    report = lint_paths(
+        config, asked.paths, target=asked.target, baseline=asked.baseline, cache=asked.cache
+    )
+    exit_of(report, asked.threshold)
+
+
+def _lint(config: Config, asked: Asked, save_as: Path | None) -> None:
+    from prefixctl.api.lint import lint_paths, proposed_fixes, save_baseline
+
+    report = lint_paths(
+        config, asked.paths, target=asked.target, baseline=asked.baseline, cache=asked.cache
+    )
+    fixes = None
+    if asked.output is LintFormat.SARIF:
+        fixes = proposed_fixes(config, report, asked.paths, target=asked.target)
+    print_report(report, asked.output, asked.threshold, fixes=fixes)
+    if save_as is None:
+        exit_of(report, asked.threshold)
+        return
+    count = save_baseline(config, report, save_as)
+    typer.echo(clean(f"{save_as}: {count} findings written"), err=True)
+    exit_of(report, None)
+
+
+def _refuse_together(*groups: Mapping[str, bool]) -> None:
+    """Refuse options that exclude each other.
+
+    Raises:
+        UsageError: If more than one was given.
+    """
+    given = [name for group in groups for name, is_given in group.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def _refuse_alone(options: Mapping[str, bool], other: str, *, given: bool) -> None:
+    """Refuse options that need another one.
+
+    Raises:
+        UsageError: If they were given without it.
+    """
+    for name, is_given in options.items():
+        if is_given and not given:
+            raise UsageError(f"{name} goes with {other}")

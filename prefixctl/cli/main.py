@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from prefixctl import __version__
-from prefixctl.cli.output import clean
-from prefixctl.errors import ExitCode, PrefixctlError
+from prefixctl.cli.output import clean, error_value, print_json, wants_json
+from prefixctl.cli.streams import GuardedOutput, guarded_stdout
+from prefixctl.errors import (
+    ExitCode,
+    InterruptedCommand,
+    OutputError,
+    PrefixctlError,
+    UsageError,
+)
 
 app = typer.Typer(
     name="prefixctl",
@@ -62,21 +70,58 @@ _register()
 
 def run() -> None:
     """Run the command line; the one place that maps errors to exit codes."""
+    with guarded_stdout() as stdout:
+        code = _run(stdout)
+    sys.exit(code)
+
+
+def _run(stdout: GuardedOutput) -> int:
     try:
-        app()
+        code = int(app(standalone_mode=False) or 0)
+        stdout.flush()
     except PrefixctlError as exc:
-        _report(exc)
-        sys.exit(exc.exit_code)
-    except Exception:
+        return _failed(exc, stdout)
+    except typer.Abort:
+        return _failed(InterruptedCommand("interrupted"), stdout)
+    except Exception as exc:
+        if isinstance(exc, typer.BadParameter.__mro__[2]):  # all usage errors of the parser
+            if sys.stderr is not None:  # else the parser would say it on stdout
+                exc.show()  # type: ignore[attr-defined]
+            _print_error(UsageError(exc.format_message()), stdout)  # type: ignore[attr-defined]
+            return ExitCode.USAGE
         traceback.print_exc()
-        print(  # noqa: T201
-            "this is a bug in prefixctl; please report it with the lines above", file=sys.stderr
-        )
-        sys.exit(ExitCode.BUG)
+        _say("this is a bug in prefixctl; please report it with the lines above")
+        _print_error(PrefixctlError(f"a bug in prefixctl: {exc!r}"), stdout)
+        return ExitCode.BUG
+    return code
 
 
-def _report(exc: PrefixctlError) -> None:
+def _failed(exc: PrefixctlError, stdout: GuardedOutput) -> int:
+    """Say what went wrong; the exit code."""
+    if isinstance(exc, OutputError):
+        stdout.give_up()
+    else:
+        _print_error(exc, stdout)
     place = f"{exc.where}: " if exc.where else ""
-    print(clean(f"error: {place}{exc.message}"), file=sys.stderr)  # noqa: T201
+    _say(f"error: {place}{exc.message}")
     if exc.hint:
-        print(clean(f"  hint: {exc.hint}"), file=sys.stderr)  # noqa: T201
+        _say(f"  hint: {exc.hint}")
+    return exc.exit_code
+
+
+def _print_error(exc: PrefixctlError, stdout: GuardedOutput) -> None:
+    """The error as the JSON result that was asked for, if no result was printed before it."""
+    if stdout.used or not wants_json(sys.argv[1:]):
+        return
+    try:
+        print_json(error_value(exc))
+        stdout.flush()
+    except OutputError:
+        stdout.give_up()
+
+
+def _say(text: str) -> None:
+    if sys.stderr is None:  # closed from the start; print would take stdout instead
+        return
+    with suppress(OSError, ValueError):
+        print(clean(text), file=sys.stderr)  # noqa: T201

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from prefixctl.config import Config
+    from prefixctl.errors import PrefixctlError
+
+ERROR_SCHEMA = 1
 
 
 class Format(StrEnum):
@@ -54,6 +60,28 @@ def say(text: str, style: str = "") -> None:
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON; told from its words, for errors of the parser too."""
+    given = [*words][: words.index("--")] if "--" in words else [*words]
+    return "--format=json" in given or ("--format", "json") in pairwise(given)
+
+
+def error_value(exc: PrefixctlError) -> dict[str, Any]:
+    """An error as JSON, the same for all commands."""
+    return {
+        "schema": ERROR_SCHEMA,
+        "error": {
+            "kind": type(exc).__name__.removesuffix("Error"),
+            "message": exc.message,
+            "path": exc.path,
+            "line": exc.line,
+            "column": exc.column,
+            "hint": exc.hint,
+            "exit_code": int(exc.exit_code),
+        },
+    }
 
 
 def load(context: typer.Context) -> Config:

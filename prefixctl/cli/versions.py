@@ -44,6 +44,13 @@ def bump(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit 5 if a bump is missing.")
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --check: a request log (JSON lines, may be gzipped), to tell which share "
+            "of the traffic goes cold."
+        ),
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Write the next version of every changed prompt to the lock.
@@ -54,9 +61,11 @@ def bump(
     from prefixctl.api.versions import bump_prompts
     from prefixctl.cli import versions_view as view
 
+    if log is not None and not check:
+        raise UsageError("--log goes with --check")
     config = load(context)
     if check:
-        raise typer.Exit(_check(config, names or (), output))
+        raise typer.Exit(_check(config, names or (), log, output))
     result = bump_prompts(
         config,
         names or (),
@@ -205,16 +214,21 @@ def gc(
     )
 
 
-def _check(config: Config, names: Sequence[str], output: Format) -> ExitCode:
+def _check(config: Config, names: Sequence[str], log: Path | None, output: Format) -> ExitCode:
     """Print what lacks a bump, and tell the exit code."""
-    from prefixctl.api.versions import check_prompts
+    from prefixctl.api.versions import check_prompts, check_traffic
+    from prefixctl.cli import traffic_view
     from prefixctl.cli import versions_view as view
 
     found = check_prompts(config, names)
+    traffic = None if log is None else check_traffic(config, found, log)
     if output is Format.JSON:
-        print_json(view.check_value(found))
+        shown = None if traffic is None else traffic_view.traffic_value(traffic)
+        print_json(view.check_value(found) | {"traffic": shown})
     else:
         view.print_check(found)
+        if traffic is not None:
+            traffic_view.print_traffic(traffic)
     return ExitCode.DRIFT if found.drifts else ExitCode.OK
 
 

@@ -8,6 +8,7 @@ from prefixctl.core.findings import Finding, Location, Verdict
 from prefixctl.lint.document import Document
 from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.lint.measure import Exposure
+from prefixctl.lint.private import masked
 from prefixctl.lint.report import FileReport, PrintedValue
 from prefixctl.lint.rule import Reading, place_of, shown
 from prefixctl.lint.verdict import verdict_of, worst
@@ -72,7 +73,7 @@ def _printed_at(reading: Reading, exposure: Exposure) -> Location:
 def _line(document: Document, place: Location) -> str:
     for block in document.blocks:
         if block.origin.source.path == place.path:
-            return block.origin.source.line(place.line)
+            return masked(block.origin.source.line(place.line))
     return ""
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,8 @@ from prefixctl.core.findings import Finding
 from prefixctl.errors import InputError
 from prefixctl.lint.report import FileReport, Known, LintReport
 from prefixctl.lint.rules import pfx000_unreadable
+from prefixctl.sources.files import replace_file
+from prefixctl.yamlfile import is_there
 
 SCHEMA = 1
 _CHARS = 32
@@ -38,8 +37,12 @@ def with_fingerprints(report: LintReport, root: Path) -> LintReport:
     return replace(report, files=tuple(_named(f, root, counts) for f in report.files))
 
 
-def load_baseline(path: Path) -> tuple[Known, ...]:
+def load_baseline(path: Path, family: frozenset[str] | None = None) -> tuple[Known, ...]:
     """Read a baseline.
+
+    Args:
+        path: The file.
+        family: Ids of the rules whose findings count; one file may serve `lint` and `settings`.
 
     Raises:
         InputError: If it is missing or no baseline.
@@ -57,7 +60,7 @@ def load_baseline(path: Path) -> tuple[Known, ...]:
     if schema != SCHEMA:
         message = f"is a baseline of schema {schema!r}; this version reads {SCHEMA}"
         raise InputError(message, path=str(path), hint=again)
-    return tuple(known)
+    return tuple(k for k in known if family is None or k.rule in family)
 
 
 def apply_baseline(report: LintReport, baseline: Sequence[Known], root: Path) -> LintReport:
@@ -77,8 +80,16 @@ def apply_baseline(report: LintReport, baseline: Sequence[Known], root: Path) ->
     return replace(report, files=files, stale=stale)
 
 
-def write_baseline(report: LintReport, path: Path, root: Path) -> int:
+def write_baseline(
+    report: LintReport, path: Path, root: Path, family: frozenset[str] | None = None
+) -> int:
     """Write all findings of a report as a baseline; a file that cannot be read is never in one.
+
+    Args:
+        report: With fingerprints.
+        path: The file.
+        root: See `with_fingerprints`.
+        family: Ids of the rules that were run; what the file knows of others stays in it.
 
     Returns:
         The number of findings in it.
@@ -93,35 +104,37 @@ def write_baseline(report: LintReport, path: Path, root: Path) -> int:
             if _may_be_known(f)
         }
     )
+    others = [] if family is None else _of_others(path, family)
     kept: dict[str, Any] = {
         "schema": SCHEMA,
-        "findings": [{"path": p, "rule": r, "fingerprint": f} for p, r, f in entries],
+        "findings": [
+            {"path": p, "rule": r, "fingerprint": f} for p, r, f in sorted([*entries, *others])
+        ],
     }
-    replace_file(path, (json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
+    write_file(path, (json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
     return len(entries)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def _of_others(path: Path, family: frozenset[str]) -> list[tuple[str, str, str]]:
+    """The entries of a baseline that is there already, of rules that were not run."""
+    if not is_there(path):
+        return []
+    try:
+        known = load_baseline(path)
+    except InputError as exc:
+        exc.hint = "remove it, or write to another file"
+        raise
+    return [(k.path, k.rule, k.fingerprint) for k in known if k.rule not in family]
+
+
+def write_file(path: Path, data: bytes) -> None:
     """Put a file's new content in its place at once; its permissions stay.
 
     Raises:
         InputError: If that cannot be done.
     """
-    target = path.resolve()
     try:
-        fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
-            temporary.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+        replace_file(path, data)
     except OSError as exc:
         raise InputError(f"cannot be written: {exc.strerror}", path=str(path)) from exc
 

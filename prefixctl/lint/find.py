@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 
 from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import InputError, NothingToDoError
+from prefixctl.lint.per_path import Globs
 from prefixctl.lint.readers.any_file import may_hold_a_prompt
 from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES
+from prefixctl.sources.files import Folder, walk
 
-_SKIPPED_FOLDERS = frozenset(
-    ["node_modules", "__pycache__", "site-packages", "venv", "dist", "build"]
-)
 _DOCUMENTATION = ("readme", "changelog", "contributing", "license", "code_of_conduct", "security",
                   "requirements", "notice", "authors", "history")  # fmt: skip
 _SECTIONS_KEY = b"sections:"
@@ -49,26 +46,21 @@ def find_files(
         root: The folder that the patterns are relative to.
 
     Raises:
-        InputError: If a path does not exist.
+        InputError: If a path does not exist, or a folder cannot be read.
         NothingToDoError: If there is nothing to lint.
     """
     found: dict[Path, Found] = {}
+    excluded: list[Path] = []
+    globs = Globs(exclude, root)
     for path in paths:
         if not path.exists():
             raise InputError("no such file or folder", path=str(path))
-        entries = _walk(path, _Excluded(exclude, root)) if path.is_dir() else [_named(path)]
+        entries = _walk(path, globs, excluded) if path.is_dir() else [named_file(path)]
         for entry in entries:
             if entry.path not in found or entry.named:
                 found[entry.path] = entry
     if not found:
-        shown = ", ".join(str(p) for p in paths)
-        raise NothingToDoError(
-            "nothing to lint",
-            path=shown,
-            hint="prompts are " + " ".join(sorted(TEMPLATE_SUFFIXES | TEXT_SUFFIXES))
-            + " files, prompts in JSON, YAML, TOML and BAML, source code whose name speaks of "
-            f"prompts, and folders with {PROMPT_FILE}",
-        )  # fmt: skip
+        raise _nothing(paths, excluded)
     return [found[p] for p in sorted(found)]
 
 
@@ -81,7 +73,8 @@ def is_governed(folder: Path) -> bool:
         return False
 
 
-def _named(path: Path) -> Found:
+def named_file(path: Path) -> Found:
+    """A file that somebody names, there or not; a governed prompt's stands for all of it."""
     folder = path.parent
     if is_governed(folder) and (path.name == PROMPT_FILE or _is_section(folder, path)):
         return Found(path=folder, governed=True, named=True)
@@ -92,20 +85,42 @@ def _is_section(folder: Path, path: Path) -> bool:
     return path.name.encode() in (folder / PROMPT_FILE).read_bytes()
 
 
-def _walk(top: Path, excluded: _Excluded) -> Iterator[Found]:
-    for name, folders, files in os.walk(top):
-        folder = Path(name)
-        if is_governed(folder):
-            folders.clear()
-            if folder not in excluded:
-                yield Found(path=folder, governed=True)
-            continue
-        folders[:] = sorted(
-            f for f in folders if not f.startswith(".") and f not in _SKIPPED_FOLDERS
+def _nothing(paths: Sequence[Path], excluded: Sequence[Path]) -> NothingToDoError:
+    hint = (
+        "prompts are "
+        + " ".join(sorted(TEMPLATE_SUFFIXES | TEXT_SUFFIXES))
+        + " files, prompts in JSON, YAML, TOML and BAML, source code whose name speaks of "
+        f"prompts, and folders with {PROMPT_FILE}"
+    )
+    if excluded:
+        count = len(excluded)
+        hint = (
+            f"{count} file{'s' * (count != 1)}, for example {excluded[0]}, stand under "
+            "lint.exclude in prefixctl.yaml; name a file itself to lint it all the same"
         )
-        for file in sorted(files):
-            path = folder / file
-            if _may_hold_a_prompt(path) and path not in excluded:
+    return NothingToDoError("nothing to lint", path=", ".join(map(str, paths)), hint=hint)
+
+
+def _walk(top: Path, globs: Globs, excluded: list[Path]) -> Iterator[Found]:
+    """What a folder holds; what a pattern passes over is added to `excluded`."""
+
+    def governed(folder: Folder) -> bool:
+        return PROMPT_FILE in folder.files and is_governed(folder.path)
+
+    for folder in walk(top, whole=governed):
+        if governed(folder):
+            if folder.path in globs:
+                excluded.append(folder.path)
+            else:
+                yield Found(path=folder.path, governed=True)
+            continue
+        for file in folder.files:
+            path = folder.path / file
+            if not _may_hold_a_prompt(path):
+                continue
+            if path in globs:
+                excluded.append(path)
+            else:
                 yield Found(path=path)
 
 
@@ -113,18 +128,3 @@ def _may_hold_a_prompt(path: Path) -> bool:
     if path.name.lower().startswith(_DOCUMENTATION):
         return False
     return may_hold_a_prompt(path)
-
-
-class _Excluded:
-    """The paths that some pattern passes over: by the path from the root, or by the name alone."""
-
-    def __init__(self, patterns: Sequence[str], root: Path) -> None:
-        base = root.resolve()
-        self._paths = [(base / p).as_posix() for p in patterns]
-        self._names = patterns
-
-    def __contains__(self, path: Path) -> bool:
-        shown = path.resolve().as_posix()
-        return any(fnmatch(shown, p) for p in self._paths) or any(
-            fnmatch(path.name, p) for p in self._names
-        )

@@ -11,17 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from prefixctl.core.findings import Finding, Verdict
+from prefixctl.core.encoding import UndecodableError
+from prefixctl.core.findings import Finding, Location, Verdict
+from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.lint.find import Found
 from prefixctl.lint.move import moved
 from prefixctl.lint.raw import RawFile, raw_file
 from prefixctl.lint.report import FileReport
+from prefixctl.lint.rules import pfx501_unbumped
 from prefixctl.lint.rules.pfx304_white_space import SEVERAL_ENDS, blank_lines
 from prefixctl.lint.run import Setup, lint_file
 from prefixctl.lint.source import UnreadableError
 
 MAX_FIXES = 100
+_UNBUMPED = pfx501_unbumped.RULE.id
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _SORT = re.compile(r",?\s*sort_keys=true")
 _BINDING = re.compile(
@@ -60,62 +65,128 @@ class FixedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fix:
-    """How a rule is fixed, and in which formats that is safe; None for all."""
+    """How a rule is fixed, whether that is safe, and in which formats it can be; None for all."""
 
     change: Callable[[RawFile, Finding, str], Iterator[RawFile]]
-    safe_in: frozenset[str] | None = None
+    safe: bool = True
+    formats: frozenset[str] | None = None
 
 
-def fix_file(file: Found, setup: Setup, *, unsafe: bool = False) -> FixedFile | None:
-    """The fixes of one file; None if there are none. Writes nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """The safe fix of one finding, not applied.
+
+    Attributes:
+        before: The file.
+        after: The file with this fix alone.
+    """
+
+    before: RawFile
+    after: RawFile
+
+
+Relint = Callable[[RawFile], FileReport | None]
+"""Lints a file as if it had that content."""
+
+
+def fix_file(file: Found, setup: Setup, *, unsafe: bool = False) -> tuple[FixedFile, ...]:
+    """The fixes of one file, or of the sections of a governed prompt. Writes nothing.
+
+    A prompt's prompt.yaml is left to its author; a fix in a section asks for a bump.
 
     Args:
-        file: A file that is a prompt as a whole.
+        file: The file.
         setup: As for lint.
         unsafe: Whether lines may be moved.
     """
-    if file.governed:
-        return None
-    try:
-        before = raw_file(file.path.read_bytes(), str(file.path))
-    except (OSError, UnicodeDecodeError):
-        return None
-    now = before
+    fixed = []
+    for before, relint in _parts(file, setup):
+        one = _fixed(before, relint, unsafe=unsafe)
+        if one is not None:
+            fixed.append(one)
+    return tuple(fixed)
+
+
+def propose_fixes(file: Found, setup: Setup) -> dict[tuple[str, Location], Proposed]:
+    """The safe fix of every finding that has one, by its rule and place; each is for itself."""
+    made: dict[tuple[str, Location], Proposed] = {}
+    for before, relint in _parts(file, setup):
+        report = relint(before)
+        for finding in report.findings if report else ():
+            step = report and _try(finding, relint, before, report, unsafe=False)
+            if step:
+                made[finding.rule, finding.location] = Proposed(before=before, after=step[0])
+    return made
+
+
+def _parts(file: Found, setup: Setup) -> Iterator[tuple[RawFile, Relint]]:
+    """The files that may be fixed, each with what lints it anew in its place."""
+    if not file.governed:
+        paths = {file.path: ""}
+    else:
+        report = lint_file(file, setup)
+        found = {Path(f.location.path) for f in (report.findings if report else ())}
+        paths = {p: p.relative_to(file.path).as_posix() for p in sorted(found)
+                 if p.is_relative_to(file.path) and p.name != PROMPT_FILE}  # fmt: skip
+    for path, name in paths.items():
+        try:
+            before = raw_file(path.read_bytes(), str(path))
+        except (OSError, UndecodableError):
+            continue
+        yield before, _relint(file, setup, name)
+
+
+def _relint(file: Found, setup: Setup, name: str) -> Relint:
+    def relint(raw: RawFile) -> FileReport | None:
+        try:
+            if name:
+                return lint_file(file, setup, overlay={name: raw.data})
+            return lint_file(file, setup, data=raw.data)
+        except UnreadableError:
+            return None
+
+    return relint
+
+
+def _fixed(before: RawFile, relint: Relint, *, unsafe: bool) -> FixedFile | None:
+    now, report = before, relint(before)
     rules: list[str] = []
-    report = lint_file(file, setup, data=now.data)
     while report is not None and len(rules) < MAX_FIXES:
-        step = _step(file, setup, now, report, unsafe=unsafe)
+        step = _step(relint, now, report, unsafe=unsafe)
         if step is None:
             break
         now, report, rule = step
         rules.append(rule)
     if not rules:
         return None
-    return FixedFile(path=str(file.path), before=before, after=now, rules=tuple(rules))
+    return FixedFile(path=before.path, before=before, after=now, rules=tuple(rules))
 
 
 def _step(
-    file: Found, setup: Setup, raw: RawFile, report: FileReport, *, unsafe: bool
+    relint: Relint, raw: RawFile, report: FileReport, *, unsafe: bool
 ) -> tuple[RawFile, FileReport, str] | None:
     """The first fix that holds, with the report that proves it."""
     for finding in report.findings:
-        fix = _FIXES.get(finding.rule)
-        if fix is None or finding.location.path != raw.path:
-            continue
-        if not (unsafe or fix.safe_in is None or report.format in fix.safe_in):
-            continue
-        for changed in fix.change(raw, finding, report.format):
-            after = _linted(file, setup, changed)
-            if after is not None and _holds(raw, changed, report, after, finding):
-                return changed, after, finding.rule
+        step = _try(finding, relint, raw, report, unsafe=unsafe)
+        if step is not None:
+            return (*step, finding.rule)
     return None
 
 
-def _linted(file: Found, setup: Setup, raw: RawFile) -> FileReport | None:
-    try:
-        return lint_file(file, setup, data=raw.data)
-    except UnreadableError:
+def _try(
+    finding: Finding, relint: Relint, raw: RawFile, report: FileReport, *, unsafe: bool
+) -> tuple[RawFile, FileReport] | None:
+    """The fix of one finding, if one holds."""
+    fix = _FIXES.get(finding.rule)
+    if fix is None or finding.location.path != raw.path:
         return None
+    if not (unsafe or fix.safe) or (fix.formats is not None and report.format not in fix.formats):
+        return None
+    for changed in fix.change(raw, finding, report.format):
+        after = relint(changed)
+        if after is not None and _holds(raw, changed, report, after, finding):
+            return changed, after
+    return None
 
 
 def _holds(
@@ -134,7 +205,8 @@ def _holds(
 
 
 def _findings(report: FileReport) -> Counter[tuple[str, str | None]]:
-    return Counter((f.rule, f.variable) for f in report.findings)
+    """What is found; that a changed prompt needs a bump goes without saying."""
+    return Counter((f.rule, f.variable) for f in report.findings if f.rule != _UNBUMPED)
 
 
 def _words(raw: RawFile) -> Counter[str]:
@@ -203,10 +275,10 @@ def _shown(mark: bytes, lines: list[str]) -> list[str]:
     return ["<byte order mark>" + line if mark and i == 0 else line for i, line in enumerate(lines)]
 
 
-_MOVE = _Fix(change=moved, safe_in=frozenset())
+_MOVE = _Fix(change=moved, safe=False)
 _FIXES = {
-    # The filter of chat templates takes sort_keys. That of stock Jinja2 does not, and sorts anyway.
-    "PFX201": _Fix(change=_sorted, safe_in=frozenset(["chat-template"])),
+    # The filter of chat templates takes sort_keys. Jinja2's own fails on it, and sorts anyway.
+    "PFX201": _Fix(change=_sorted, formats=frozenset(["chat-template"])),
     "PFX303": _Fix(change=_without_mark),
     "PFX304": _Fix(change=_tidied),
     **dict.fromkeys(["PFX101", "PFX102", "PFX103", "PFX104", "PFX105", "PFX106", "PFX107"], _MOVE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -33,7 +34,10 @@ _OWN_TEXT = frozenset(
     ["instructions", "instruction", "rules", "guidelines", "policies", "schema", "schemas",
      "examples", "shots", "shot", "demonstrations", "exemplars", "criteria"]
 )  # fmt: skip
-_GIVEN = frozenset(["user", "custom", "additional", "extra", "task", "query", "input", "dynamic"])
+_GIVEN = frozenset(
+    ["user", "custom", "additional", "extra", "task", "query", "input", "dynamic", "tool", "tools",
+     "function", "functions"]
+)  # fmt: skip
 """Words of names that somebody else fills in."""
 UNSEEN_TEXT_TOKENS = 32
 """What a variable that holds the application's own text is taken for at least."""
@@ -136,8 +140,8 @@ class Measure:
         tokens = self._count(part.text)
         open_before = index > 0 and not isinstance(parts[index - 1], Text)
         open_behind = index + 1 == len(parts) or not isinstance(parts[index + 1], Text)
-        kept = without_labels(part.text, start=open_before, end=open_behind)
-        shareable = tokens if kept == part.text else self._count(kept)
+        head, tail = labels(part.text, start=open_before, end=open_behind)
+        shareable = max(0, tokens - sum(self._count(t) for t in (head, tail) if t))
         return _Behind(behind.tokens + tokens, behind.shareable + shareable, behind.conversation)
 
     def _choice(self, part: Choice, behind: _Behind, place: _Place) -> _Behind:
@@ -159,11 +163,17 @@ class Measure:
             max(e.shareable for e in ends),
             any(e.conversation for e in ends),
         )
-        printed = {_root(h) for o in part.options for h in o.holes}
-        for hole in part.condition:
-            if hole.cause.volatility is not None and _root(hole) not in printed:
-                self._expose(hole, most, place, condition=True)
+        self._decide(part.condition, (h for o in part.options for h in o.holes), most, place)
         return most
+
+    def _decide(
+        self, holes: tuple[Hole, ...], printed: Iterable[Hole], behind: _Behind, place: _Place
+    ) -> None:
+        """Expose the holes that decide what is printed and are not printed there themselves."""
+        roots = {_root(h) for h in printed} if holes else set()
+        for hole in holes:
+            if hole.cause.volatility is not None and _root(hole) not in roots:
+                self._expose(hole, behind, place, condition=True)
 
     def _loop(self, part: Loop, behind: _Behind, place: _Place) -> _Behind:
         if part.conversation:
@@ -171,7 +181,9 @@ class Measure:
             self._walk(part.body.parts, turns, _Place(place.guarded, turns=True))
             return turns
         inner = self._walk(part.body.parts, behind, place)
-        return behind if part.dynamic else inner
+        most = behind if part.dynamic else inner
+        self._decide(part.source, part.body.holes, most, place)
+        return most
 
     def _expose(
         self, hole: Hole, behind: _Behind, place: _Place, *, condition: bool = False
@@ -234,19 +246,24 @@ def _names_own_text(variable: str) -> bool:
     return any(w[-1] in _OWN_TEXT for w in words) and not any(_GIVEN & set(w) for w in words)
 
 
-def without_labels(text: str, *, start: bool, end: bool) -> str:
-    """A text without the lines at its ends that only name, open or close a value."""
+def is_label(line: str) -> bool:
+    """Whether a line only names, opens or closes a value."""
+    return _LABEL_LINE.fullmatch(line.strip()) is not None
+
+
+def labels(text: str, *, start: bool, end: bool) -> tuple[str, str]:
+    """The lines at the ends of a text that only name, open or close a value."""
     if not (start or end):
-        return text
+        return "", ""
     lines = text.split("\n")
     low, high = 0, len(lines)
     if end:
-        while high > low and _LABEL_LINE.fullmatch(lines[high - 1].strip()):
+        while high > low and is_label(lines[high - 1]):
             high -= 1
     if start:
-        while low < high and _LABEL_LINE.fullmatch(lines[low].strip()):
+        while low < high and is_label(lines[low]):
             low += 1
-    return "\n".join(lines[low:high])
+    return "\n".join(lines[:low]), "\n".join(lines[high:])
 
 
 def _changes(hole: Hole) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from prefixctl.core.findings import Finding
-from prefixctl.lint.measure import without_labels
+from prefixctl.lint.measure import is_label
 from prefixctl.lint.raw import RawFile, end_of
 
 _HOLES = {
@@ -78,7 +78,7 @@ def _behind_static(lines: list[str], hole: re.Pattern[str]) -> int:
 
 
 def _is_label(line: str) -> bool:
-    return not without_labels(line, start=True, end=True).strip()
+    return is_label(line)
 
 
 def _depths(lines: list[str]) -> list[int]:

@@ -35,6 +35,21 @@ def find_page(word: str) -> RulePage:
     raise UsageError(f"no rule '{word}'", hint=near or did_you_mean(wanted, known))
 
 
+def page_value(page: RulePage) -> dict[str, str]:
+    """A page as JSON."""
+    return {
+        "id": page.rule.id,
+        "name": page.rule.name,
+        "severity": page.rule.severity.label,
+        "confidence": page.rule.confidence.label,
+        "title": page.markdown.splitlines()[2],
+        "language": page.language,
+        "bad": page.bad,
+        "good": page.good,
+        "page": page.markdown,
+    }
+
+
 def page_files() -> dict[str, str]:
     """File name -> text of the pages as they are kept in docs/rules."""
     pages = all_pages()

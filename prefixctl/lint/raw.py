@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from dataclasses import dataclass
 
+from prefixctl.core.encoding import decode_text
+
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +57,16 @@ def raw_file(data: bytes, path: str, *, standalone: bool = False) -> RawFile:
     """A file from its bytes.
 
     Raises:
-        UnicodeDecodeError: If it is neither UTF-8 nor UTF-16 with a byte order mark.
+        UndecodableError: If its encoding is not certain.
     """
-    mark = next((m for m in _MARKS if data.startswith(m)), b"")
-    encoding = _MARKS.get(mark, "utf-8")
-    text = data[len(mark) :].decode(encoding)
-    return RawFile(path=path, mark=mark, encoding=encoding, text=text, standalone=standalone)
+    found = decode_text(data)
+    return RawFile(
+        path=path,
+        mark=found.mark,
+        encoding=found.encoding,
+        text=found.text,
+        standalone=standalone,
+    )
 
 
 def end_of(line: str) -> str:

@@ -52,6 +52,7 @@ class FileReport:
         lines: The source lines that findings point to.
         suppressed: Findings that comments in the file allow; not among the findings.
         baselined: Findings that the baseline knows; not among the findings.
+        ignored: How many findings the configuration does not count.
     """
 
     path: str
@@ -67,6 +68,7 @@ class FileReport:
     lines: Mapping[Location, str] = field(default_factory=dict, repr=False)
     suppressed: tuple[Suppressed, ...] = ()
     baselined: tuple[Finding, ...] = ()
+    ignored: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ def summary(report: LintReport) -> dict[str, Any]:
         "tokens_exact": all(f.tokens_exact for f in report.files),
         "suppressed": sum(len(f.suppressed) for f in report.files),
         "baselined": sum(len(f.baselined) for f in report.files),
+        "ignored": sum(f.ignored for f in report.files),
         "stale_baseline": len(report.stale),
     }
 
@@ -159,6 +162,7 @@ def _file(report: FileReport) -> dict[str, Any]:
         "values": [_value(v) for v in report.values],
         "suppressed": len(report.suppressed),
         "baselined": len(report.baselined),
+        "ignored": report.ignored,
     }
 
 

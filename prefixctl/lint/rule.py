@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prefixctl.core.blocks import Alignment
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
 from prefixctl.core.prompt import Prompt, Volatility
+from prefixctl.lint.chat.behaviour import ChatBehaviour
 from prefixctl.lint.document import Document
 from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.lint.measure import Exposure, Measure
@@ -31,6 +32,7 @@ class Reading:
         block_size_known: Whether the target or the configuration says so.
         alignment: The exact shared tokens of a governed prompt on the target.
         unbumped: See `Unbumped`.
+        behaviour: What rendering shows of a chat template, if it was rendered.
     """
 
     document: Document
@@ -39,6 +41,7 @@ class Reading:
     block_size_known: bool = False
     alignment: Alignment | None = None
     unbumped: Unbumped | None = None
+    behaviour: ChatBehaviour | None = None
 
     def tokens(self, count: int) -> str:
         """A number of tokens in words; "about" if it is an estimate."""
@@ -83,8 +86,10 @@ def exposed_values(
     """
     groups: dict[tuple[str, bool, Verdict], list[Exposure]] = {}
     for exposure in reading.measure.exposures:
+        if exposure.moved_by or exposure.hole.cause.kind not in kinds:
+            continue
         verdict = verdict_of(exposure, reading.block_size)
-        if verdict is Verdict.OK or exposure.moved_by or exposure.hole.cause.kind not in kinds:
+        if verdict is Verdict.OK:
             continue
         looped = exposure.hole.origin.word == "for"
         groups.setdefault((_root(exposure), looped, verdict), []).append(exposure)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
@@ -11,11 +11,16 @@ from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import NothingToDoError
 from prefixctl.lint.assemble import joined, report_of
 from prefixctl.lint.cache import Cache, Loads
+from prefixctl.lint.chat.confirm import without_refuted
+from prefixctl.lint.declare import with_declared
+from prefixctl.lint.delimiters import loading, with_delimiters
 from prefixctl.lint.document import Document
 from prefixctl.lint.evaluate.state import Loader
 from prefixctl.lint.evaluate.whole import read_document
 from prefixctl.lint.find import Found
 from prefixctl.lint.measure import Measure
+from prefixctl.lint.per_path import PerPath
+from prefixctl.lint.private import masked
 from prefixctl.lint.raw import RawFile, raw_file
 from prefixctl.lint.readers.any_file import read_file
 from prefixctl.lint.readers.governed import BrokenPromptError, read_governed
@@ -28,6 +33,7 @@ from prefixctl.lint.suppress import in_file_order, suppress
 from prefixctl.lint.tokens import TokenCounter
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
+_MEND = "mend it, or leave the file out with lint.exclude in prefixctl.yaml: it was not checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,7 @@ class Setup:
         root: No include leaves this folder.
         unbumped: See `prefixctl.lint.rule.Unbumped`; PFX501 is silent without it.
         aligned: See `prefixctl.lint.rule.Aligned`.
+        per_path: What is different for some paths.
         cache: Reports of earlier runs. A governed prompt is never taken from it: what its report
             says also depends on the lock and on the target's files.
     """
@@ -51,6 +58,7 @@ class Setup:
     root: Path = Path()
     unbumped: Unbumped | None = None
     aligned: Aligned | None = None
+    per_path: PerPath = field(default_factory=PerPath)
     cache: Cache | None = None
 
 
@@ -70,27 +78,34 @@ def lint_files(files: Sequence[Found], setup: Setup) -> tuple[FileReport, ...]:
     return tuple(reports)
 
 
-def lint_file(file: Found, setup: Setup, *, data: bytes | None = None) -> FileReport | None:
+def lint_file(
+    file: Found,
+    setup: Setup,
+    *,
+    data: bytes | None = None,
+    overlay: Mapping[str, bytes] | None = None,
+) -> FileReport | None:
     """Lint one file; None if it holds no prompt and nobody named it.
 
     Args:
         file: The file.
         setup: How.
-        data: What to take for its content; read if omitted. No governed prompt has it.
+        data: What to take for its content; read if omitted.
+        overlay: The same for files of a governed prompt, by their names in its folder.
     """
     path = str(file.path)
     try:
         if file.governed:
-            return _lint_governed(file.path, setup)
+            return _lint_governed(file.path, setup, overlay)
         data = _bytes(file.path) if data is None else data
         loader = Loads(_loader(file.path.parent, setup.root))
         if setup.cache is not None and (kept := setup.cache.find(path, file.named, data, loader)):
             return kept.report
         report = _lint_plain(file, data, setup, loader)
     except BrokenPromptError as exc:
-        return _unreadable(exc.path, exc.cause)
+        return _unreadable(exc.path, exc.cause, (overlay or {}).get(Path(exc.path).name))
     except UnreadableError as exc:
-        return _unreadable(path, exc)
+        return _unreadable(path, exc, data)
     if setup.cache is not None:
         setup.cache.keep(path, file.named, data, loader, report)
     return report
@@ -104,10 +119,17 @@ def lint_document(document: Document, setup: Setup) -> FileReport:
     """
     measure = Measure(setup.counter)
     try:
-        measure.read(read_document(document))
+        value = read_document(document)
+        if document.prompt is None:
+            value = with_declared(value, document.parameters)
+        measure.read(value)
     except RecursionError as exc:
         raise UnreadableError("nested too deeply") from exc
-    prompt = document.prompt
+    prompt, behaviour = document.prompt, None
+    if document.chat and len(document.blocks) == 1:
+        measure.exposures, behaviour = without_refuted(
+            measure.exposures, document.blocks[0].text, setup.block_size
+        )
     reading = Reading(
         document=document,
         measure=measure,
@@ -115,15 +137,38 @@ def lint_document(document: Document, setup: Setup) -> FileReport:
         block_size_known=setup.block_size_known,
         alignment=setup.aligned(prompt) if prompt and setup.aligned else None,
         unbumped=setup.unbumped,
+        behaviour=behaviour,
     )
     found = [f for rule in all_rules() for f in rule.check(rule, reading)]
     found.sort(key=in_file_order)
     return report_of(reading, tuple(found))
 
 
+def documents_of(
+    file: Found, setup: Setup, *, data: bytes | None = None, loader: Loader | None = None
+) -> list[Document] | None:
+    """The prompts in a file, with the scopes that the configuration declares; None if it has none.
+
+    Raises:
+        UnreadableError: If it cannot be read.
+        BrokenPromptError: If it is a governed prompt that cannot be read.
+    """
+    if file.governed:
+        return [read_governed(file.path)]
+    data = _bytes(file.path) if data is None else data
+    loader = loader or _loader(file.path.parent, setup.root)
+    wishes = setup.per_path.of(file.path)
+    source = with_delimiters(decode(data, str(file.path)), wishes.delimiters)
+    loader = loading(loader, wishes.delimiters)
+    documents, declared = read_file(source, named=file.named, loader=loader), wishes.variables
+    if documents is None or not declared:
+        return documents
+    return [replace(d, parameters={**declared, **d.parameters}) for d in documents]
+
+
 def _lint_plain(file: Found, data: bytes, setup: Setup, loader: Loader) -> FileReport | None:
     path = str(file.path)
-    documents = read_file(decode(data, path), named=file.named, loader=loader)
+    documents = documents_of(file, setup, data=data, loader=loader)
     if documents is None:
         return None
     report = joined([lint_document(d, setup) for d in documents])
@@ -131,11 +176,13 @@ def _lint_plain(file: Found, data: bytes, setup: Setup, loader: Loader) -> FileR
     if len(blocks) == 1 and file.path.suffix.lower() in TEMPLATE_SUFFIXES | TEXT_SUFFIXES:
         raw = raw_file(data, path, standalone=not documents[0].chat)
         report = _with_raw(report, [raw])
-    return suppress(report, documents)
+    return setup.per_path.of(file.path).applied(suppress(report, documents))
 
 
-def _lint_governed(folder: Path, setup: Setup) -> FileReport:
-    document = read_governed(folder)
+def _lint_governed(
+    folder: Path, setup: Setup, overlay: Mapping[str, bytes] | None = None
+) -> FileReport:
+    document = read_governed(folder, overlay)
     report = lint_document(document, setup)
     prompt = document.prompt
     if prompt is None:
@@ -143,7 +190,8 @@ def _lint_governed(folder: Path, setup: Setup) -> FileReport:
     names = dict.fromkeys(s.file for s in prompt.sections)
     raws = [raw_file(prompt.files[name], str(folder / name)) for name in names]
     top = decode(prompt.files[PROMPT_FILE], str(folder / PROMPT_FILE))
-    return suppress(_with_raw(report, raws), [document], [top])
+    made = suppress(_with_raw(report, raws), [document], [top])
+    return setup.per_path.of(folder / PROMPT_FILE).applied(made)
 
 
 def _with_raw(report: FileReport, files: Sequence[RawFile]) -> FileReport:
@@ -181,14 +229,36 @@ def _loader(folder: Path, root: Path) -> Loader:
     return load
 
 
-def _unreadable(path: str, exc: UnreadableError) -> FileReport:
+def _unreadable(path: str, exc: UnreadableError, data: bytes | None) -> FileReport:
+    """The report of a file that could not be read, with the line that is to blame if there is one.
+
+    Args:
+        path: The file.
+        exc: What is wrong.
+        data: Its content if it is at hand.
+    """
+    place = Location(path=path, line=exc.line, column=exc.column)
     finding = Finding(
         rule=pfx000_unreadable.RULE.id,
         name=pfx000_unreadable.RULE.name,
         severity=Severity.ERROR,
         confidence=Confidence.HIGH,
-        location=Location(path=path, line=exc.line, column=exc.column),
+        location=place,
         message=exc.message,
-        advice=exc.advice,
+        advice=exc.advice or _MEND,
     )
-    return FileReport(path=path, format="unreadable", verdict=Verdict.ERROR, findings=(finding,))
+    return FileReport(
+        path=path,
+        format="unreadable",
+        verdict=Verdict.ERROR,
+        findings=(finding,),
+        lines={place: _line(path, exc.line, data)},
+    )
+
+
+def _line(path: str, number: int, data: bytes | None) -> str:
+    """A line of a file, or nothing if it has no text."""
+    try:
+        return masked(decode(_bytes(Path(path)) if data is None else data, path).line(number))
+    except UnreadableError:
+        return ""

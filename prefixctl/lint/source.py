@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import codecs
 import re
 from dataclasses import dataclass, field
 
+from prefixctl.core.encoding import UndecodableError, decode_text, place_of
+
 _LINE_END = re.compile(r"\r\n?")
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
-_UTF16_LOOK_BYTES = 4096
+_COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 SNIPPET_CHARS = 80
 """Longest piece of text that is looked up in a quoted string to find its place."""
 
@@ -34,11 +33,13 @@ class Source:
         path: As messages name it.
         text: Without a byte order mark.
         newline: The line end that the file uses.
+        shown: What its lines are shown as, where the text was changed to be read.
     """
 
     path: str
     text: str
     newline: str = "\n"
+    shown: str | None = field(default=None, repr=False)
     _starts: list[int] = field(default_factory=list, repr=False, compare=False)
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -56,77 +57,51 @@ class Source:
 
     def line(self, number: int) -> str:
         """One line without its end, or an empty string beyond the last."""
+        text = self.text if self.shown is None else self.shown
         start = self.offset(number)
-        end = self.text.find("\n", start)
-        return self.text[start:] if end < 0 else self.text[start:end]
+        end = text.find("\n", start)
+        return text[start:] if end < 0 else text[start:end]
 
 
 def decode(data: bytes, path: str) -> Source:
-    """The text of a file: UTF-8, or UTF-16 with a byte order mark.
+    """The text of a file, see `prefixctl.core.encoding`; Python code may declare its own encoding.
 
     Raises:
-        UnreadableError: For anything else, with the line of the first wrong byte.
+        UnreadableError: If its encoding is not certain, with the place of the first wrong byte.
     """
-    text = _text(data)
+    text = _declared(data, path)
+    if text is None:
+        try:
+            text = decode_text(data).text
+        except UndecodableError as exc:
+            raise UnreadableError(
+                exc.message, line=exc.line, column=exc.column, advice=exc.hint
+            ) from exc
     if "\0" in text:
-        before = text[: text.index("\0")]
-        raise UnreadableError("a binary file, not text", line=_line_count(before))
+        line, column = place_of(text[: text.index("\0")])
+        raise UnreadableError("a binary file, not text", line=line, column=column)
+    return source_of(text, path)
+
+
+def source_of(text: str, path: str) -> Source:
+    """A decoded file."""
     first = _LINE_END.search(text)
     newline = first.group() if first else "\n"
     return Source(path, _LINE_END.sub("\n", text) if first else text, newline)
 
 
-def _text(data: bytes) -> str:
-    if data.startswith(_UTF32_MARKS):
-        raise UnreadableError("UTF-32", advice="save the file as UTF-8")
-    if data.startswith(_UTF16_MARKS):
-        try:
-            return data.decode("utf-16")
-        except UnicodeDecodeError as exc:
-            raise UnreadableError(
-                "broken UTF-16", advice="save the file as UTF-8 without a byte order mark"
-            ) from exc
-    if _is_unmarked_utf16(data):
-        raise UnreadableError(
-            "not UTF-8 (it looks like UTF-16 without a byte order mark)",
-            advice="save the file as UTF-8",
-        )
+def _declared(data: bytes, path: str) -> str | None:
+    """The text of Python code in the encoding that it declares (PEP 263), if it does."""
+    if not path.endswith(".py"):
+        return None
+    head = data.split(b"\n", 2)[:2]
+    found = next((m for line in head if (m := _COOKIE.match(line))), None)
+    if found is None or (name := found[1].decode("ascii")).lower() in {"utf-8", "utf8"}:
+        return None
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        before = data[: exc.start].decode("utf-8-sig", errors="replace")
-        column = len(before) - max(before.rfind("\n"), before.rfind("\r"))
-        raise UnreadableError(
-            f"not UTF-8{_likely(data)}",
-            line=_line_count(before),
-            column=column,
-            advice="save the file as UTF-8",
-        ) from exc
-
-
-def _is_unmarked_utf16(data: bytes) -> bool:
-    """Whether every second byte of a file's beginning is zero, as in English text in UTF-16."""
-    head = data[:_UTF16_LOOK_BYTES]
-    half = len(head) // 2
-    zeros = (head[0::2].count(0), head[1::2].count(0))
-    return half > 1 and max(zeros) >= half * 0.9 and min(zeros) == 0
-
-
-def _likely(data: bytes) -> str:
-    """The encoding that a file seems to have, for the message."""
-    if b"\0" in data:
-        return ""
-    try:
-        text = data.decode("gb18030")
-    except UnicodeDecodeError:
-        return ""
-    ideographs = sum("\u4e00" <= c <= "\u9fff" for c in text)
-    wide = sum(c > "\x7f" for c in text)
-    return " (it looks like GBK)" if wide and ideographs * 2 > wide else ""
-
-
-def _line_count(text: str) -> int:
-    return len(_LINE_END.sub("\n", text).split("\n"))
+        return data.decode(name)
+    except (LookupError, UnicodeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

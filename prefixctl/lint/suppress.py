@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import PurePath
 
 from prefixctl.core.findings import Finding, Location, Severity, Suppressed
 from prefixctl.lint.document import Document
+from prefixctl.lint.families import all_ids, prompt_ids
+from prefixctl.lint.private import masked
 from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES
 from prefixctl.lint.report import FileReport
-from prefixctl.lint.rules import all_rules, pfx000_unreadable, pfx001_suppression
+from prefixctl.lint.rules import pfx000_unreadable, pfx001_suppression
 from prefixctl.lint.source import Source
 
 TOP_LINES = 10
@@ -77,27 +78,45 @@ def suppress(
     """
     read = (b.origin.source for d in documents for b in d.blocks)
     sources = {source.path: source for source in (*read, *others)}
+    return suppress_in(report, sources, lambda: _starts(documents), prompt_ids())
+
+
+def suppress_in(
+    report: FileReport,
+    sources: Mapping[str, Source],
+    starts: Callable[[], Mapping[str, Sequence[int]]],
+    family: frozenset[str],
+) -> FileReport:
+    """As `suppress`, for any kind of file.
+
+    Args:
+        report: Of the files.
+        sources: The files by path.
+        starts: Makes the lines on which what holds a finding begins, by path: a comment above the
+            beginning is as good as one on the finding's line.
+        family: Ids of the rules that were run. What a comment says of others is left to their run.
+    """
     found = [s for source in sources.values() for s in suppressions(source)]
     if not found:
         return report
-    starts = _starts(documents)
+    begins = starts()
     kept: list[Finding] = []
     allowed: list[Suppressed] = []
     for finding in report.findings:
         here = [s for s in found if s.place.path == finding.location.path]
-        first_line = _first_line(starts.get(finding.location.path, ()), finding.location.line)
+        first_line = _first_line(begins.get(finding.location.path, ()), finding.location.line)
         takers = [s for s in here if s.takes(finding, first_line)]
         if takers:
             allowed.append(Suppressed(finding=finding, reason=takers[0].reason))
         else:
             kept.append(finding)
-    raised = [f for s in found for f in _faults(s)]
-    lines = {f.location: sources[f.location.path].line(f.location.line) for f in raised}
+    raised = [f for s in found for f in _faults(s, family)]
+    lines = {f.location: masked(sources[f.location.path].line(f.location.line)) for f in raised}
     return replace(
         report,
         findings=tuple(sorted((*kept, *raised), key=in_file_order)),
         suppressed=tuple(allowed),
-        lines={**report.lines, **lines},
+        lines={**lines, **report.lines},
     )
 
 
@@ -158,18 +177,12 @@ def _parsed(text: str) -> tuple[tuple[str, ...], str]:
     rest = text.lstrip(_BETWEEN)
     while rest:
         word = re.split(r"[\s,;:]", rest, maxsplit=1)[0]
-        known = _ids().get(word.lower())
+        known = all_ids().get(word.lower())
         if known is None and not _ID.fullmatch(word):
             break
         rules.append(known or word.upper())
         rest = rest[len(word) :].lstrip(_BETWEEN)
     return tuple(dict.fromkeys(rules)), " ".join(rest.split())
-
-
-@cache
-def _ids() -> Mapping[str, str]:
-    """Id or name of every rule, in small letters, to its id."""
-    return {word: r.id for r in all_rules() for word in (r.id.lower(), r.name)}
 
 
 def _starts(documents: Sequence[Document]) -> dict[str, list[int]]:
@@ -186,7 +199,7 @@ def _first_line(starts: Sequence[int], line: int) -> int:
     return max((s for s in starts if s <= line), default=line)
 
 
-def _faults(suppression: Suppression) -> Iterator[Finding]:
+def _faults(suppression: Suppression, family: frozenset[str]) -> Iterator[Finding]:
     if not suppression.rules:
         yield _fault(
             suppression,
@@ -195,8 +208,10 @@ def _faults(suppression: Suppression) -> Iterator[Finding]:
             "write the rule's id or name behind it: prefixctl: allow PFX101 reason",
         )
         return
-    known = set(_ids().values())
+    known = set(all_ids().values())
     for rule in suppression.rules:
+        if rule in known - family:
+            continue
         if rule not in known:
             text, advice = f"there is no rule `{rule}` to allow", "`prefixctl rule` lists all rules"
         elif suppression.lines == frozenset():

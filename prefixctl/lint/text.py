@@ -9,12 +9,15 @@ from prefixctl.core.findings import Finding, Verdict
 from prefixctl.lint.report import FileReport, LintReport, summary
 
 MAX_LINE_CHARS = 120
+SHOWN_RULES = 3
+GUESS = ": its name says "
+"""What a message says where only the name of a variable tells how often it changes."""
 
 
 def to_text(report: LintReport) -> str:
     """The report as lines of text without a final line end."""
     lines = [line for file in report.files for line in _file(file)]
-    return "\n".join([*lines, *_stale(report), summary_line(report)])
+    return "\n".join([*lines, *_stale(report), *_more(report), summary_line(report)])
 
 
 def _file(report: FileReport) -> Iterator[str]:
@@ -38,6 +41,20 @@ def _stale(report: LintReport) -> Iterator[str]:
     if report.stale:
         yield "  advice: write the baseline anew with --write-baseline, so that it hides no new one"
         yield ""
+
+
+def _more(report: LintReport) -> Iterator[str]:
+    """Where a reader goes from here: what a rule means, and what to do about a wrong one."""
+    rules = sorted({f.rule for f in report.findings})
+    if not rules:
+        return
+    shown = ", ".join(f"`prefixctl rule {rule}`" for rule in rules[:SHOWN_RULES])
+    yield f"more: {shown}{' ...' if len(rules) > SHOWN_RULES else ''}"
+    if any(GUESS in f.message for f in report.findings):
+        yield (
+            "      where a name misleads, declare how often the value changes: `variables` under "
+            "`lint.paths` in prefixctl.yaml"
+        )
 
 
 def _excerpt(finding: Finding, source: str) -> Iterator[str]:
@@ -71,11 +88,17 @@ def summary_line(report: LintReport) -> str:
     files = f"{figures['files']} file{'s' * (figures['files'] != 1)}: {verdicts}"
     findings = f"{count} finding{'s' * (count != 1)}" + (f" ({severities})" if count else "")
     lost = (
-        f"; {about}{figures['tokens_lost']:,} tokens behind them" if figures["tokens_lost"] else ""
+        f"; {about}{figures['tokens_lost']:,} tokens behind them are not shared"
+        if figures["tokens_lost"]
+        else ""
     )
     known = "".join(
         f"; {figures[key]} {words}"
-        for key, words in (("suppressed", "allowed"), ("baselined", "in the baseline"))
+        for key, words in (
+            ("suppressed", "allowed"),
+            ("baselined", "in the baseline"),
+            ("ignored", "ignored by the configuration"),
+        )
         if figures[key]
     )
     return f"{files}; {findings}{lost}{known}; block size {report.block_size}"

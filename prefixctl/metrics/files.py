@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from prefixctl.errors import DriftError
+from prefixctl.sources.files import replace_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class GeneratedFile:
     changed: bool
 
 
-def replace_file(path: Path, text: str) -> GeneratedFile:
+def write_generated(path: Path, text: str) -> GeneratedFile:
     """Write a file as a whole or not at all; leave it alone if it is current.
 
     Raises:
@@ -32,17 +31,7 @@ def replace_file(path: Path, text: str) -> GeneratedFile:
     data = text.encode()
     if path.is_file() and path.read_bytes() == data:
         return GeneratedFile(path=path, changed=False)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as tmp:
-        temporary = Path(tmp.name)
-        try:
-            tmp.write(data)
-            tmp.flush()
-            os.fsync(tmp.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    replace_file(path, data)
     return GeneratedFile(path=path, changed=True)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import yaml
 from jinja2 import Environment, TemplateSyntaxError, meta, nodes, pass_context
 from jinja2.runtime import Context
-from pydantic import Field, WithJsonSchema, field_validator
+from pydantic import Field, field_validator
 
-from prefixctl.config import Name, valid_name
+from prefixctl.config import Name, Scope, valid_name
 from prefixctl.core.prompt import (
     DEFAULT_ROLES,
     PROMPT_FILE,
@@ -25,7 +24,16 @@ from prefixctl.core.prompt import (
 )
 from prefixctl.errors import NothingToDoError, PromptError
 from prefixctl.ids import PromptName
-from prefixctl.yamlfile import StrictModel, did_you_mean, is_there, line_of, load_model, read_bytes
+from prefixctl.sources.files import Folder, walk
+from prefixctl.yamlfile import (
+    StrictModel,
+    did_you_mean,
+    is_there,
+    line_of,
+    load_model,
+    read_bytes,
+    utf8_text,
+)
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 """A prompt file above this is a mistake: no model takes that many tokens."""
@@ -34,20 +42,10 @@ MAX_FILE_BYTES = 32 * 1024 * 1024
 class ParameterModel(StrictModel):
     """One entry of ``parameters``."""
 
-    scope: Annotated[
-        Volatility, WithJsonSchema({"enum": [v.label for v in Volatility], "type": "string"})
-    ] = Field(description="How often the value changes.")
+    scope: Scope = Field(description="How often the value changes.")
     value: str | None = Field(default=None, description="The value of a constant or version.")
     examples: tuple[str, ...] = Field(default=(), description="Values to render with.")
     description: str = Field(default="", description="What it is, for people.")
-
-    @field_validator("scope", mode="before")
-    @classmethod
-    def _by_label(cls, value: object) -> object:
-        labels = [v.label for v in Volatility]
-        if value not in labels:
-            raise ValueError(f"'{value}' is no scope; choose from {', '.join(labels)}")
-        return Volatility[str(value).upper()]
 
 
 class SectionModel(StrictModel):
@@ -81,38 +79,9 @@ def is_inside(file: str) -> bool:
     return bool(file) and not path.startswith(("/", "../")) and path != ".." and ":" not in path
 
 
-SKIPPED_FOLDERS = frozenset(
-    ["node_modules", "__pycache__", "site-packages", "venv", "dist", "build"]
-)
-
-
-def walk_prompts(top: Path) -> Iterator[Path]:
-    """Governed prompt folders below a folder, or itself, links to folders followed.
-
-    Hidden folders, and those that tools make, are passed over; a prompt holds no other prompts.
-
-    Raises:
-        PromptError: If a folder cannot be read: its prompts would be passed over in silence.
-    """
-    pending, seen = [top], set()
-    while pending:
-        folder = pending.pop()
-        try:
-            real = folder.resolve()
-            if real in seen:
-                continue
-            seen.add(real)
-            entries = sorted(folder.iterdir())
-        except (OSError, RuntimeError) as exc:
-            raise PromptError(f"cannot be read: {exc}", path=str(folder)) from exc
-        if any(e.name == PROMPT_FILE for e in entries):
-            yield folder
-            continue
-        pending += [
-            e
-            for e in entries
-            if not e.name.startswith(".") and e.name not in SKIPPED_FOLDERS and e.is_dir()
-        ]
+def holds_prompt(folder: Folder) -> bool:
+    """Whether a folder is a governed prompt's; a prompt holds no other prompts."""
+    return folder.has(PROMPT_FILE)
 
 
 def find_prompts(folder: Path) -> list[Path]:
@@ -120,12 +89,14 @@ def find_prompts(folder: Path) -> list[Path]:
 
     Raises:
         NothingToDoError: If the folder is missing or holds none.
+        PromptError: If a folder cannot be read.
     """
     if not is_there(folder):
         raise NothingToDoError(
             "no such folder", path=str(folder), hint="set `prompts:` in prefixctl.yaml"
         )
-    found = sorted(walk_prompts(folder))
+    folders = walk(folder, whole=holds_prompt, error=PromptError)
+    found = sorted(f.path for f in folders if holds_prompt(f))
     if not found:
         raise NothingToDoError(
             "holds no governed prompt", path=str(folder), hint=f"a prompt folder has {PROMPT_FILE}"
@@ -133,8 +104,12 @@ def find_prompts(folder: Path) -> list[Path]:
     return found
 
 
-def load_prompt(folder: Path) -> Prompt:
+def load_prompt(folder: Path, overlay: Mapping[str, bytes] | None = None) -> Prompt:
     """Read a governed prompt with all files that its sections use or include.
+
+    Args:
+        folder: Its folder.
+        overlay: Bytes by relative path that go before those on the disk: what an editor holds.
 
     Raises:
         PromptError: If a file is missing or wrong, with its line.
@@ -142,6 +117,8 @@ def load_prompt(folder: Path) -> Prompt:
     root = folder.resolve()
 
     def read(file: str, line: int | None) -> bytes:
+        if overlay is not None and file in overlay:
+            return overlay[file]
         path = folder / file
         named = f"named by {folder / PROMPT_FILE}:{line}" if line else ""
         try:
@@ -232,11 +209,7 @@ def decode(data: bytes, path: str) -> str:
     Raises:
         PromptError: For other bytes, with the line.
     """
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = data[: exc.start].count(b"\n") + 1
-        raise PromptError("not UTF-8", path=path, line=line, hint="save it as UTF-8") from exc
+    return utf8_text(data, path, PromptError)
 
 
 def _section(index: int, model: SectionModel, node: yaml.Node | None) -> Section:

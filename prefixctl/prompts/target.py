@@ -134,6 +134,20 @@ def measure(prompt: Prompt, target: Target, rules: PrefixCacheConfig) -> Measure
     )
 
 
+def section_ends(prompt: Prompt, target: Target, measured: Measurement) -> tuple[int, ...]:
+    """Where each type of section ends in the shared tokens.
+
+    A type begins where the request without it differs from the whole one; the next one ends it.
+    """
+    values = probe_values(prompt, 0, target.settings.parameters)
+    whole = measured.token_ids
+    starts = []
+    for kind in dict.fromkeys(s.kind for s in prompt.sections if s.kind in GOVERNED_KINDS):
+        without = target.tokenizer.token_ids(render(prompt, values, leave_out={kind}))
+        starts.append(common_prefix_tokens(whole, without))
+    return tuple(sorted({*starts, len(whole)} - {min(starts, default=0), 0}))
+
+
 def example_request(prompt: Prompt, target: Target, index: int) -> ChatRequest:
     """A request as a user would send it, from the ``index``-th examples."""
     return render(prompt, example_values(prompt, index, target.settings.parameters))

@@ -23,6 +23,7 @@ from pydantic import Field
 from prefixctl.core.versions import Lock, PrefixVersion, lineage_fault
 from prefixctl.errors import LockError
 from prefixctl.ids import PromptName
+from prefixctl.sources.files import replace_file
 from prefixctl.sources.lockentry import Entry, entry_value
 from prefixctl.yamlfile import StrictModel, is_there, line_of, load_model, read_bytes
 
@@ -114,7 +115,9 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
             return before
         data = _checked(after, str(path))
         try:
-            _replace(path, data, folder)
+            # A fixed name: only the holder of the folder's lock uses it.
+            replace_file(path, data, temporary=path.with_name(f".{path.name}.tmp"))
+            os.fsync(folder)
         except OSError as exc:
             raise LockError(f"cannot be written: {exc.strerror}", path=str(path)) from exc
         return after
@@ -164,33 +167,6 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _replace(path: Path, data: bytes, folder: int) -> None:
-    """Put ``data`` in the file's place.
-
-    The temporary name is fixed: only the holder of the folder's lock uses it, so what a killed
-    writer left is overwritten instead of piling up.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        _write(temporary, data)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    os.fsync(folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(fd, left) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _prompt_text(name: PromptName, entries: tuple[PrefixVersion, ...]) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
+
+import prefixctl.cli.main
 from prefixctl.api.lint import lint_paths
 from prefixctl.config import Config
 from prefixctl.lint.report import FileReport
@@ -50,6 +54,15 @@ def lint_text(folder: Path, text: str | bytes, name: str = "prompt.jinja") -> Fi
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return lint_paths(Config().at(folder), [path]).files[0]
+
+
+def run_prefixctl(monkeypatch, capsys, *words: str) -> tuple[int, str, str]:
+    """Run the command line in this process, as its entry point does: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", ["prefixctl", *words])
+    with pytest.raises(SystemExit) as ended:
+        prefixctl.cli.main.run()
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
 
 
 CHAT_LOOP = (

@@ -140,7 +140,7 @@ def test_tokens_that_a_server_counts_are_not_kept():
     class Served:
         tokenizer = object.__new__(api.ServerTokenizer)
 
-    assert api._settings(run.Setup(counter=api.EstimatedTokens()), Served()) is None
+    assert api._settings(Config(), run.Setup(counter=api.EstimatedTokens()), Served()) is None
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

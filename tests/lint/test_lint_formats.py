@@ -153,9 +153,9 @@ def test_places_in_every_format(tmp_path, name, text, place, newline, mark):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("Say {{ now }}".encode("utf-16-le"), "UTF-16 without"),
-        ("Say {{ now }}".encode("utf-32"), "UTF-32"),
-        ("请用中文回答用户的问题".encode("gbk"), "GBK"),
+        ("Say {{ now }} é".encode("latin-1"), "byte 14 is 0xE9"),
+        ("Say {{ now }}".encode("utf-32")[:-1], "broken UTF-32"),
+        ("鏡花水月繚亂".encode("gbk"), "it may be GBK"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.prompty", "a.py", "a.yaml", "a.hbs", "a.go"])

@@ -53,9 +53,10 @@ def test_yaml(tmp_path, text, verdict, line):
 
 
 def test_a_hint_counts_where_much_stands_behind_it(tmp_path):
-    assert lint_text(tmp_path, "prompt: " + block("{{ task }}\n" + R), "a.yaml").verdict is OK
-    report = lint_text(tmp_path, "prompt: " + block("{{ task }}\n" + LONG), "a.yaml")
-    assert report.verdict is BREAK
+    few, much = block("{{ task }}\n" + R), block("{{ task }}\n" + LONG)
+    assert lint_text(tmp_path, "template: " + few, "a.yaml").verdict is OK
+    assert lint_text(tmp_path, "template: " + much, "a.yaml").verdict is BREAK
+    assert lint_text(tmp_path, "prompt: " + few, "a.yaml").verdict is BREAK
 
 
 JSON = [

@@ -98,3 +98,18 @@ def test_a_tower_of_macros_is_a_clear_error(tmp_path):
 def test_values_that_double_are_still_found(tmp_path):
     report = lint_text(tmp_path, HOSTILE["doubling holes"] + " and some more text" * 20)
     assert report.verdict is Verdict.BREAK
+
+
+@pytest.mark.parametrize("count", [3_000, 50_000])
+def test_an_f_string_of_many_placeholders_is_refused_before_it_is_parsed(tmp_path, count):
+    fields = " ".join(f"{{x{i}}}" for i in range(count))
+    text = f'def build_prompt(ctx):\n    return f"""Answer the question.\n{fields}"""\n'
+    (finding,) = lint_text(tmp_path, text, "prompts.py").findings
+    assert (finding.rule, finding.location.line) == ("PFX000", 2)
+    assert "more than 2,000 placeholders" in finding.message
+
+
+@pytest.mark.parametrize("text", ["{% foo ", "{% foo x y", "{% foo %}{% endfoo ", "a {% foo\nb"])
+def test_a_tag_that_is_never_closed_ends(tmp_path, text):
+    report = lint_text(tmp_path, text)
+    assert report.verdict is Verdict.ERROR

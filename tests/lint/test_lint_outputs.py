@@ -22,8 +22,8 @@ from prefixctl.lint.formats.github import to_github
 from prefixctl.lint.formats.gitlab import to_gitlab
 from prefixctl.lint.formats.junit import to_junit
 from prefixctl.lint.formats.sarif import to_sarif
+from prefixctl.lint.pages import all_pages
 from prefixctl.lint.report import FileReport, LintReport
-from prefixctl.lint.rules import all_rules
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ["text", "json", "sarif", "github", "gitlab", "junit"]
@@ -130,7 +130,7 @@ def test_sarif_has_what_the_schema_requires(report):
     (made,) = log["runs"]
     driver = made["tool"]["driver"]
     assert driver["name"] == "prefixctl"
-    assert [r["id"] for r in driver["rules"]] == [r.id for r in all_rules()]
+    assert [r["id"] for r in driver["rules"]] == [p.rule.id for p in all_pages()]
     assert made["columnKind"] in {"utf16CodeUnits", "unicodeCodePoints"}
     assert made["invocations"] == [{"executionSuccessful": False}]
     for rule in driver["rules"]:

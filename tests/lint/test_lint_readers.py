@@ -40,7 +40,7 @@ def test_utf16_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("data", "words", "line"),
     [
-        ("第一行\n现在是时间，请回答用户的问题".encode("gbk"), "GBK", 1),
+        ("第一行\n鏡花水月繚亂，鶯歌燕舞".encode("gbk"), "it may be GBK", 1),
         (b"fine\nfine\xff\xfe\n", "not UTF-8", 2),
         (b"fine\n\0\0", "binary", 2),
         (b"\xff\xfea\xd8", "UTF-16", 1),

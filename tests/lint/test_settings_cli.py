@@ -109,3 +109,83 @@ def test_the_lock_gives_governed_prompts(project: Path):
     )
     report = check_launch_files(config, [start]).report
     assert [f.rule for f in report.findings] == ["PFX607", "PFX606", "PFX609"]
+
+
+SCRIPT = """\
+#!/bin/sh
+# prefixctl: allow PFX601 measured without the cache on purpose
+vllm serve m \\
+  --no-enable-prefix-caching \\
+  --enable-prompt-tokens-details
+"""
+
+
+def test_a_comment_allows_a_finding(run, tmp_path: Path):
+    (tmp_path / "run.sh").write_text(SCRIPT)
+    code, out = run("run.sh")
+    assert code == 0
+    assert "1 allowed" in out
+    (tmp_path / "run.sh").write_text(SCRIPT.replace(" --no-enable-prefix-caching \\\n", ""))
+    code, out = run("run.sh", "--fail-on", "warning")
+    assert code == 1
+    assert "`PFX601` is allowed here, but finds nothing here" in out
+    compose = (
+        "services:\n  a:\n    image: vllm/vllm-openai\n    command:\n      - m\n"
+        "      - --enable-prompt-tokens-details\n"
+        "      - --no-enable-prefix-caching  # prefixctl: allow prefix-caching-off a test\n"
+    )
+    (tmp_path / "compose.yaml").write_text(compose)
+    assert run("compose.yaml")[0] == 0
+    (tmp_path / "compose.yaml").write_text(compose.replace("prefix-caching-off", "PFX101"))
+    assert run("compose.yaml")[0] == 1
+
+
+def test_a_comment_beside_a_secret_shows_no_secret(run, tmp_path: Path):
+    (tmp_path / "run.sh").write_text(
+        "vllm serve m --enable-prompt-tokens-details --api-key s3cret-x  "
+        "# prefixctl: allow PFX602 x\n"
+    )
+    for form in ("text", "json", "sarif"):
+        code, out = run("run.sh", "--format", form)
+        assert code == 1
+        assert "finds nothing here" in out
+        assert "s3cret" not in out
+
+
+def test_a_baseline_serves_settings_and_lint(run, tmp_path: Path):
+    (tmp_path / "bad.sh").write_text(GOOD.replace("serve m", "serve m --no-enable-prefix-caching"))
+    known = {"path": "p.jinja", "rule": "PFX101", "fingerprint": "f"}
+    base = tmp_path / "base.json"
+    base.write_text(json.dumps({"schema": 1, "findings": [known]}))
+    assert run("bad.sh", "--write-baseline", "base.json")[0] == 0
+    kept = json.loads(base.read_text())["findings"]
+    assert [k["rule"] for k in kept] == ["PFX601", "PFX101"]
+    code, out = run("bad.sh", "--baseline", "base.json")
+    assert (code, "1 in the baseline" in out) == (0, True)
+    (tmp_path / "prefixctl.yaml").write_text("lint: {baseline: base.json}\n")
+    assert run("bad.sh")[0] == 0
+    (tmp_path / "bad.sh").write_text(GOOD)
+    assert "no longer has the PFX601" in run("bad.sh")[1]
+    base.write_text("nonsense")
+    assert run("bad.sh", "--write-baseline", "base.json")[0] == 3
+    assert base.read_text() == "nonsense"
+    assert run("bad.sh", "--baseline", "base.json", "--write-baseline", "b")[0] == 2
+
+
+def test_sarif_and_the_other_formats(run, tmp_path: Path):
+    (tmp_path / "run.sh").write_text(SCRIPT + "vllm serve m --api-key s3cret-x\n")
+    log = json.loads(run("run.sh", "--format", "sarif")[1])
+    found = {r["ruleId"]: r for r in log["runs"][0]["results"]}
+    assert found["PFX601"]["suppressions"][0]["kind"] == "inSource"
+    rules = log["runs"][0]["tool"]["driver"]["rules"]
+    assert all(rules[r["ruleIndex"]]["id"] == r["ruleId"] for r in found.values())
+    for form in ("sarif", "github", "gitlab", "junit", "json"):
+        assert "s3cret" not in run("run.sh", "--format", form)[1]
+    assert "::error file=run.sh" in run("run.sh", "--format", "github")[1]
+
+
+def test_paths_of_the_configuration(run, tmp_path: Path):
+    (tmp_path / "bad.sh").write_text(GOOD.replace("serve m", "serve m --no-enable-prefix-caching"))
+    (tmp_path / "prefixctl.yaml").write_text("lint: {paths: [{match: bad.sh, ignore: [PFX601]}]}\n")
+    code, out = run("bad.sh")
+    assert (code, "1 ignored by the configuration" in out) == (0, True)

@@ -143,7 +143,7 @@ def test_line_ends_survive_and_the_byte_order_mark_is_not_sent(folder: Path) -> 
 
 def test_bytes_that_are_not_utf8_are_named(folder: Path) -> None:
     (folder / "system.md").write_bytes("第一\n第二".encode("gbk"))
-    with pytest.raises(PromptError, match="not UTF-8"):
+    with pytest.raises(PromptError, match="GBK, where UTF-8 is needed"):
         load_prompt(folder)
 
 

@@ -18,7 +18,7 @@ def as_read_at_import(value: Value) -> Value:
             return cause
         return replace(cause, volatility=Volatility.DEPLOYMENT, reason=AT_IMPORT, fixed=True)
 
-    return map_causes(value, fixed)
+    return map_causes(value, fixed, deciding=True)
 
 
 def is_computed(cause: Cause) -> bool:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from prefixctl.core.findings import Confidence
+from prefixctl.lint.evaluate import order
 from prefixctl.lint.evaluate.names import cause_of, guess_name
 from prefixctl.lint.evaluate.value import (
     Cause,
@@ -68,7 +69,10 @@ class _Open:
                 turns = loop(map_causes(bodies[0], _as_turn), dynamic=False, conversation=True)
                 return concat([turns, own])
             rounds = loop(concat([own, bodies[0]]), dynamic=dynamic, conversation=False)
-            return choose([rounds, *bodies[1:]]) if bodies[1:] else rounds
+            listed = map_causes(holes_value(self.holes), order.list_unordered)
+            unsorted = [h for h in listed.holes if h.cause.kind is CauseKind.ORDER]
+            whole = choose([rounds, *bodies[1:]]) if bodies[1:] else rounds
+            return concat([holes_value(unsorted), whole])
         if self.word in _UNGUARDED:
             return concat(bodies)
         return choose(bodies if len(bodies) > 1 else [*bodies, Value()], ())

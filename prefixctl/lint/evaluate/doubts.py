@@ -26,7 +26,7 @@ from prefixctl.lint.evaluate.value import (
     map_causes,
 )
 
-LEAST_WORDS = 100
+LEAST_WORDS = 60
 """Static words behind a value that make a guess upon a guess worth a finding."""
 
 
@@ -43,9 +43,9 @@ def without_doubts(value: Value, *, piece: bool) -> Value:
     for part in reversed(value.parts):
         one = alone(part)
         if behind < LEAST_WORDS:
-            one = map_causes(one, _unknown)
+            one = map_causes(one, _unknown, deciding=True)
         elif piece and isinstance(part, Hole) and _is_hint(part.cause):
-            one = choose([map_causes(one, _maybe), EMPTY])
+            one = choose([map_causes(one, _maybe, deciding=True), EMPTY])
         kept.append(one)
         behind += _words(part)
     return concat(reversed(kept))

@@ -10,20 +10,26 @@ from jinja2 import nodes
 from prefixctl.core.findings import Confidence
 from prefixctl.core.prompt import Volatility
 from prefixctl.lint.evaluate import calls, clocks
-from prefixctl.lint.evaluate.frames import Macro, passed_as
+from prefixctl.lint.evaluate.frames import WHOLE, Record, passed_as
+from prefixctl.lint.evaluate.macros import binding
 from prefixctl.lint.evaluate.state import State, attribute_of
 from prefixctl.lint.evaluate.value import (
     EMPTY,
+    SOME,
     Cause,
     CauseKind,
     Hole,
     Site,
+    Text,
     Value,
+    boolean,
     choose,
+    computed,
     concat,
+    derived,
     hole_value,
-    holes_value,
     map_causes,
+    map_holes,
     text_value,
 )
 
@@ -31,7 +37,9 @@ _GLOBALS = frozenset(
     ["range", "dict", "lipsum", "cycler", "joiner", "namespace", "loop", "caller", "self", "super",
      "varargs", "kwargs", "raise_exception"]
 )  # fmt: skip
-_AT_THE_END = frozenset(["last", "revindex", "revindex0", "length", "nextitem"])
+_OF_A_LOOP = "loop."
+_SAME_PRESENCE = frozenset(["trim", "lower", "upper", "string", "list", "safe", "e"])
+"""Filters that leave what is there and what is not as it is."""
 _TYPE_TESTS = frozenset(
     ["defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number",
      "boolean", "integer", "float", "true", "false", "callable"]
@@ -65,52 +73,83 @@ def _data(state: State, node: nodes.TemplateData) -> Value:  # noqa: ARG001 - a 
 
 def _name(state: State, node: nodes.Name) -> Value:
     bound = state.scope.find(node.name)
-    if isinstance(bound, Value):
-        return bound
-    if isinstance(bound, Macro) or node.name in _GLOBALS:
+    if bound is not None:
+        return state.scope.whole(bound)
+    if node.name in _GLOBALS:
         return EMPTY
     return state.external(node.name, node.lineno)
 
 
 def _getattr(state: State, node: nodes.Getattr) -> Value:
-    if isinstance(node.node, nodes.Name):
-        if node.node.name == "loop":
-            at_the_end = state.turns and node.attr in _AT_THE_END
-            return (
-                position_of_turn(state, f"loop.{node.attr}", node.lineno) if at_the_end else EMPTY
-            )
-        bound = state.scope.find(f"{node.node.name}.{node.attr}")
-        if isinstance(bound, Value):
-            return bound
-    return _member(state, evaluate(state, node.node), node.attr)
+    bound = _of_record(state, node)
+    return _member(state, evaluate(state, node.node), node.attr) if bound is None else bound
+
+
+def _of_record(state: State, node: nodes.Getattr | nodes.Getitem) -> Value | None:
+    """The value of an attribute of a namespace, a mapping written out, an imported template."""
+    if isinstance(node.node, nodes.Dict):
+        return _of_literal(state, node, node.node)
+    if isinstance(holder := binding(state, node.node), Record):
+        bound = binding(state, node)
+        if bound is not None:
+            return _read_here(state.scope.whole(bound), node.lineno)
+        return None if state.scope.attribute(holder, WHOLE) else EMPTY
+    return None
+
+
+def _of_literal(
+    state: State, node: nodes.Getattr | nodes.Getitem, mapping: nodes.Dict
+) -> Value | None:
+    """The value of a member of a mapping that is written out on the spot."""
+    if isinstance(node, nodes.Getattr):
+        wanted: object = node.attr
+    else:
+        wanted = node.arg.value if isinstance(node.arg, nodes.Const) else None
+    if not all(isinstance(p.key, nodes.Const) for p in mapping.items):
+        return None
+    found = [p.value for p in mapping.items if p.key.value == wanted]  # type: ignore[attr-defined]
+    return evaluate(state, found[-1]) if found else None
+
+
+def _read_here(value: Value, line: int) -> Value:
+    """A value that says where a round or a turn stands: it comes from where it is asked for."""
+    if not any(h.cause.variable.startswith(_OF_A_LOOP) for h in value.holes):
+        return value
+    return map_holes(
+        value,
+        lambda h: (
+            replace(h, origin=Site(line, h.cause.variable))
+            if h.cause.variable.startswith(_OF_A_LOOP)
+            else h
+        ),
+    )
 
 
 def _getitem(state: State, node: nodes.Getitem) -> Value:
+    if isinstance(node.arg, nodes.Const) and (bound := _of_record(state, node)) is not None:
+        return bound
     base = evaluate(state, node.node)
     if isinstance(node.arg, nodes.Slice):
-        return _slice(base, node.arg)
+        return _slice(state, base, node.arg)
     if isinstance(node.arg, nodes.Const):
         if isinstance(node.arg.value, str):
             return _member(state, base, node.arg.value)
         return _first_message(state, base) if isinstance(node.arg.value, int) else base
-    if isinstance(node.arg, nodes.Neg) and any(
-        h.cause.kind is CauseKind.CONVERSATION for h in base.holes
-    ):
-        return position_of_turn(state, "messages[-1]", node.lineno)
-    inner = evaluate(state, node.arg)
     if any(h.cause.kind is CauseKind.CONVERSATION for h in base.holes):
-        return base
-    return holes_value((*base.holes, *inner.holes))
+        last = isinstance(node.arg, nodes.Neg)
+        return position_of_turn(state, "messages[-1]", node.lineno) if last else base
+    return concat([derived([base]), computed([evaluate(state, node.arg)])])
 
 
-def _slice(base: Value, part: nodes.Slice) -> Value:
+def _slice(state: State, base: Value, part: nodes.Slice) -> Value:
     if (
         part.start is None
         and isinstance(part.stop, nodes.Const)
         and isinstance(part.stop.value, int)
     ):
-        return clocks.cut(base, part.stop.value)
-    return base
+        return concat([clocks.cut(base, part.stop.value), SOME])
+    bounds = [n for n in (part.start, part.stop, part.step) if n is not None]
+    return concat([derived(evaluate(state, n) for n in bounds), base, SOME])
 
 
 def _member(state: State, base: Value, name: str) -> Value:
@@ -150,6 +189,9 @@ def _as_retrieved(cause: Cause) -> Cause:
 
 
 def _condexpr(state: State, node: nodes.CondExpr) -> Value:
+    if isinstance(node.test, nodes.Const):
+        chosen = node.expr1 if node.test.value else node.expr2
+        return EMPTY if chosen is None else evaluate(state, chosen)
     options = [node.expr1] if node.expr2 is None else [node.expr1, node.expr2]
     given = _default_of_given(state, options, asked_for(node.test))
     if given is not None:
@@ -162,6 +204,13 @@ def _or(state: State, node: nodes.Or) -> Value:
     return _first_given(state, [node.left, node.right])
 
 
+def _and(state: State, node: nodes.And) -> Value:
+    """``a and b``: b wherever a is given."""
+    left, right = evaluate(state, node.left), evaluate(state, node.right)
+    holes = condition(state, node.left)
+    return right if _is_given(left) and not holes else choose([right, left], holes)
+
+
 def _default(state: State, node: nodes.Filter) -> Value:
     return _first_given(state, [n for n in (node.node, *node.args[:1]) if n is not None])
 
@@ -172,9 +221,17 @@ def _first_given(state: State, options: list[nodes.Expr]) -> Value:
     if given is not None:
         return given
     values = [evaluate(state, n) for n in options]
-    if any(h.cause.volatility is not None for h in values[0].holes):
-        return values[0]
-    return choose(values)
+    holes = condition(state, options[0])
+    return values[0] if _is_given(values[0]) and not holes else choose(values, holes)
+
+
+def _is_given(value: Value) -> bool:
+    """Whether a value is there in any case: one that changes is taken to be."""
+    return any(
+        bool(p.text) if isinstance(p, Text)
+        else isinstance(p, Hole) and p.cause.volatility is not None
+        for p in value.parts
+    )  # fmt: skip
 
 
 def _default_of_given(state: State, options: list[nodes.Expr], asked: set[str]) -> Value | None:
@@ -210,9 +267,14 @@ def condition(state: State, test: nodes.Node) -> tuple[Hole, ...]:
     Whether a variable is given, or of which type it is, says nothing about its value.
     """
     if isinstance(test, nodes.Test) and test.name in _TYPE_TESTS:
-        return ()
+        return evaluate(state, test.node).deciding
+    if isinstance(test, nodes.Getitem) and not isinstance(test.arg, (nodes.Const, nodes.Slice)):
+        there = _of_kind(evaluate(state, test.node), present=True)
+        return (*there, *evaluate(state, test.arg).reads)
     if isinstance(test, (nodes.Name, nodes.Getattr, nodes.Getitem)):
         return _of_kind(evaluate(state, test), present=True)
+    if isinstance(test, nodes.Filter) and test.name in _SAME_PRESENCE and test.node is not None:
+        return condition(state, test.node)
     if isinstance(test, (nodes.And, nodes.Or, nodes.Not)):
         holes = [h for child in test.iter_child_nodes() for h in condition(state, child)]
         if isinstance(test, nodes.And) and _picks_tool_calls(test):
@@ -246,8 +308,9 @@ def _picks_tool_calls(test: nodes.And) -> bool:
 
 def _of_kind(value: Value, *, present: bool) -> tuple[Hole, ...]:
     if present:
-        return tuple(h for h in value.holes if h.cause.kind is CauseKind.POSITION)
-    return value.holes
+        moving = (h for h in value.holes if h.cause.kind is CauseKind.POSITION)
+        return (*moving, *value.deciding)
+    return value.reads
 
 
 def _concat(state: State, node: nodes.Concat) -> Value:
@@ -255,12 +318,10 @@ def _concat(state: State, node: nodes.Concat) -> Value:
 
 
 def _binary(state: State, node: nodes.BinExpr) -> Value:
-    left, right = evaluate(state, node.left), evaluate(state, node.right)
-    if isinstance(node, nodes.Add):
-        return concat([left, right])
+    left = evaluate(state, node.left)
     if isinstance(node, nodes.Mod) and left.literal is not None:
-        return concat([left, holes_value(right.holes)])
-    return holes_value((*left.holes, *right.holes))
+        return calls.percent(state, left, node.right, evaluate)
+    return computed([left, evaluate(state, node.right)])
 
 
 def _add(state: State, node: nodes.Add) -> Value:
@@ -275,14 +336,19 @@ def _add(state: State, node: nodes.Add) -> Value:
 
 
 def _compared(state: State, node: nodes.Node) -> Value:
-    """A comparison: what it reads, and where it asks for the place of a turn."""
-    holes = [h for child in node.iter_child_nodes() for h in evaluate(state, child).holes]
-    asked = isinstance(node, nodes.Compare)
-    return holes_value(
-        replace(h, origin=Site(node.lineno, h.origin.word))
-        if asked and h.cause.kind is CauseKind.POSITION
-        else h
-        for h in holes
+    """A comparison: yes or no, by what it reads, and where it asks for the place of a turn."""
+    if isinstance(node, nodes.Not) or (isinstance(node, nodes.Test) and node.name in _TYPE_TESTS):
+        return boolean(condition(state, node))
+    holes = [h for child in node.iter_child_nodes() for h in evaluate(state, child).reads]
+    return boolean(
+        tuple(
+            dict.fromkeys(
+                replace(h, origin=Site(node.lineno, h.origin.word))
+                if h.cause.kind is CauseKind.POSITION
+                else h
+                for h in holes
+            )
+        )
     )
 
 
@@ -305,6 +371,7 @@ _HANDLERS: dict[type[nodes.Node], Callable[..., Value]] = {
     nodes.Getitem: _getitem,
     nodes.CondExpr: _condexpr,
     nodes.Or: _or,
+    nodes.And: _and,
     nodes.Concat: _concat,
     nodes.Add: _add,
     nodes.Sub: _binary,

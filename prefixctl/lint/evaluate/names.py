@@ -47,6 +47,10 @@ _CJK = (
     ("用户", CauseKind.USER, Volatility.USER),
     ("客户", CauseKind.USER, Volatility.USER),
     ("姓名", CauseKind.USER, Volatility.USER),
+    ("身份证", CauseKind.USER, Volatility.USER),
+    ("手机号", CauseKind.USER, Volatility.USER),
+    ("检索", CauseKind.REQUEST, Volatility.REQUEST),
+    ("请求编号", CauseKind.RANDOM, Volatility.REQUEST),
 )
 
 
@@ -98,7 +102,7 @@ def guess_name(name: str) -> Guess:
 
 @lru_cache(maxsize=8192)
 def guess_path(path: str) -> Guess:
-    """What a dotted path says: its part that changes most often.
+    """What a dotted path says: its part that changes most often; of a clock, the part shown.
 
     A list of fixed examples stays fixed, whatever its entries are called.
     """
@@ -109,10 +113,16 @@ def guess_path(path: str) -> Guess:
         return Guess(kind=CauseKind.SETTLED, volatility=None, confidence=Confidence.LOW)
     guesses = [guess_name(p) for p in parts]
     if len(parts) > 1 and guesses[-1].kind is CauseKind.UNKNOWN:
-        guesses.append(guess_name("_".join(parts[-2:])))
+        together = guess_name("_".join(parts[-2:]))
+        if together.confidence is Confidence.HIGH:
+            return together
+        guesses.append(together)
     known = [g for g in guesses if g.volatility is not None]
     if guesses[0].kind is CauseKind.SETTLED:
         known = [g for g in known if g.confidence is Confidence.HIGH]
+    clocks = len(known) > 1 and all(g.kind is CauseKind.CLOCK for g in known)
+    if clocks and known[-1] is guesses[-1]:
+        return known[-1]
     if known:
         return max(known, key=lambda g: (g.volatility or 0, g.confidence))
     return guesses[0]

@@ -37,7 +37,7 @@ def with_persona(value: Value) -> Value:
             parts.append(_as_persona(part) if introduced else part)
         else:
             parts.append(part)
-    return Value(tuple(parts), value.holes, value.size)
+    return replace(value, parts=tuple(parts))
 
 
 def _as_persona(hole: Hole) -> Hole:

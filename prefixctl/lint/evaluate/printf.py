@@ -8,7 +8,6 @@ from collections.abc import Callable
 from prefixctl.lint.evaluate.value import (
     Choice,
     Hole,
-    Loop,
     Part,
     Text,
     Value,
@@ -19,6 +18,7 @@ from prefixctl.lint.evaluate.value import (
 
 PERCENT = re.compile(r"%(?:\((?P<name>\w+)\)|\d+\$)?[-+#0 ]*\d*(?:\.\d+)?[sdifrvqxwTg](?![a-z])|%%")
 BRACES = re.compile(r"\{(?P<name>\d*)(?:![rsa])?(?::[^{}]*)?\}")
+FIELDS = re.compile(r"\{(?P<name>\w*)(?:![rsa])?(?::[^{}]*)?\}")
 
 
 def fill(
@@ -54,4 +54,8 @@ def alone(part: Part) -> Value:
     inner = part.options if isinstance(part, Choice) else (part.body,)
     holes = tuple(dict.fromkeys(h for v in inner for h in v.holes))
     size = 1 + sum(v.size for v in inner)
-    return Value((part,), holes, size) if isinstance(part, Choice | Loop) else Value()
+    own = part.condition if isinstance(part, Choice) else part.source
+    deciding = tuple(
+        dict.fromkeys(h for group in (own, *(v.deciding for v in inner)) for h in group)
+    )
+    return Value((part,), holes, size, deciding)

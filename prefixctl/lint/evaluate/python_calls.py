@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from prefixctl.core.findings import Confidence
 from prefixctl.core.prompt import Volatility
-from prefixctl.lint.evaluate import clocks
+from prefixctl.lint.evaluate import clocks, order
 from prefixctl.lint.evaluate.printf import BRACES, fill
 from prefixctl.lint.evaluate.python_code import (
     Env,
@@ -24,6 +24,7 @@ from prefixctl.lint.evaluate.value import (
     Part,
     Value,
     concat,
+    hole_value,
     holes_value,
     map_causes,
 )
@@ -72,23 +73,21 @@ def call_value(env: Env, node: ast.Call) -> Value:
     """What a call prints."""
     name = dotted(node.func)
     own = _computed(env, node, name)
+    if own is None and isinstance(node.func, ast.Attribute):
+        own = _method(env, node, node.func)
     if own is not None:
         return own
     attribute = node.func.attr if isinstance(node.func, ast.Attribute) else name
-    if isinstance(node.func, ast.Attribute):
-        method = _method(env, node, node.func)
-        if method is not None:
-            return method
     if attribute in _WRAPPERS:
         return _wrapped(env, node)
     arguments = _arguments(env, node)
-    if attribute == "set" or name in {"os.listdir", "glob.glob"}:
-        return map_causes(arguments, _unordered) if arguments.holes else arguments
-    if not name:
-        return arguments
-    guess = named(env, node, name)
+    if attribute in {"set", "frozenset"} or name in {"os.listdir", "glob.glob"}:
+        return map_causes(arguments, order.set_unordered)
+    if attribute == "dumps" and not _sorts_keys(node):
+        return map_causes(arguments, order.keys_unordered)
+    guess = named(env, node, name) if name else EMPTY
     known = any(h.cause.volatility is not None for h in guess.holes)
-    return guess if known or not arguments.holes else arguments
+    return arguments if not name or (arguments.holes and not known) else guess
 
 
 def _computed(env: Env, node: ast.Call, name: str) -> Value | None:
@@ -165,12 +164,12 @@ def _filled(template: Value, given: dict[str, Value]) -> Value:
     def known(hole: Hole) -> Value:
         value = given.get(hole.cause.variable.split(".")[0])
         if value is None:
-            return Value((hole,), (hole,), 1)
+            return hole_value(hole)
         if not value.holes:
             return value
         causes = [h.cause for h in value.holes if h.cause.volatility is not None]
         if not causes:
-            return Value((hole,), (hole,), 1)
+            return hole_value(hole)
         return holes_value(replace(hole, cause=c) for c in causes)
 
     ordered = iter([v for n, v in given.items() if n.isdigit()])
@@ -181,7 +180,8 @@ def _filled(template: Value, given: dict[str, Value]) -> Value:
     for part in template.parts:
         parts += known(part).parts if isinstance(part, Hole) else (part,)
     holes = tuple(p for p in parts if isinstance(p, Hole))
-    return Value(tuple(parts), tuple(dict.fromkeys((*holes, *_deeper(template)))), len(parts))
+    distinct = tuple(dict.fromkeys((*holes, *_deeper(template))))
+    return Value(tuple(parts), distinct, len(parts), template.deciding)
 
 
 def _deeper(value: Value) -> list[Hole]:
@@ -197,14 +197,14 @@ def _wrapped(env: Env, node: ast.Call) -> Value:
     return evaluate(env, node.args[0]) if node.args else EMPTY
 
 
+def _sorts_keys(node: ast.Call) -> bool:
+    return any(
+        k.arg == "sort_keys" and isinstance(k.value, ast.Constant) and bool(k.value.value)
+        for k in node.keywords
+    )
+
+
 def _arguments(env: Env, node: ast.Call) -> Value:
     values = [evaluate(env, a) for a in node.args]
     values += [evaluate(env, k.value) for k in node.keywords]
     return holes_value(h for v in values for h in v.holes)
-
-
-def _unordered(cause: Cause) -> Cause:
-    if cause.kind is not CauseKind.UNKNOWN:
-        return cause
-    return replace(cause, kind=CauseKind.ORDER, confidence=Confidence.MEDIUM,
-                   reason="a set has no fixed order")  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from prefixctl.lint.evaluate import clocks
+from prefixctl.lint.evaluate import clocks, order
 from prefixctl.lint.evaluate.names import cause_of
 from prefixctl.lint.evaluate.printf import PERCENT, fill
 from prefixctl.lint.evaluate.value import (
@@ -21,6 +21,7 @@ from prefixctl.lint.evaluate.value import (
     hole_value,
     holes_value,
     loop,
+    map_causes,
     text_value,
 )
 
@@ -201,7 +202,8 @@ def _first(env: Env, node: ast.BoolOp) -> Value:
 
 
 def _several(env: Env, node: ast.List | ast.Tuple | ast.Set) -> Value:
-    return concat(evaluate(env, e) for e in node.elts)
+    listed = concat(evaluate(env, e) for e in node.elts)
+    return map_causes(listed, order.set_unordered) if isinstance(node, ast.Set) else listed
 
 
 def _mapping(env: Env, node: ast.Dict) -> Value:

@@ -14,6 +14,7 @@ from prefixctl.lint.evaluate.frames import Scope
 from prefixctl.lint.evaluate.names import cause_of, guess_path
 from prefixctl.lint.evaluate.syntax import Template
 from prefixctl.lint.evaluate.value import (
+    EMPTY,
     Cause,
     CauseKind,
     Hole,
@@ -68,10 +69,18 @@ class State:
         loader: Finds included templates.
         scope: The variables.
         run: Reads statements; set by `statements`, which the expressions know only by this.
+        parent_block: Reads ``super()``, in the same way.
+        own_block: Reads ``self.name()``.
         role: The role of the message that a condition has picked: system or retrieved.
         turns: How many loops over the conversation are open.
-        calls: Names of the macros that are open.
-        blocks: Blocks that a child template puts in place of its parent's, and that template.
+        loops: How many loops are open.
+        calls: What names the macros and templates that are open.
+        blocks: The versions of a block, that of the outermost child first.
+        block: The block that is open, and which version of it.
+        top: How many frames a template's own top level has.
+        isolated: Whether what is read sees none of the variables that a request brings.
+        deciding: The holes of the conditions that are open.
+        leaving: The holes on which it depends whether the rounds of a loop go on.
         steps: Nodes read so far.
     """
 
@@ -81,11 +90,19 @@ class State:
     parameters: Mapping[str, Parameter]
     loader: Loader
     run: Callable[[State, list[nodes.Node]], Value]
+    parent_block: Callable[[State], Value]
+    own_block: Callable[[State, str], Value]
     scope: Scope = field(default_factory=Scope)
     role: str = ""
     turns: int = 0
-    calls: tuple[str, ...] = ()
-    blocks: dict[str, tuple[nodes.Block, Template]] = field(default_factory=dict)
+    loops: int = 0
+    calls: tuple[object, ...] = ()
+    blocks: dict[str, list[tuple[nodes.Block, Template]]] = field(default_factory=dict)
+    block: tuple[str, int] = ("", 0)
+    top: int = 1
+    isolated: bool = False
+    deciding: tuple[Hole, ...] = ()
+    leaving: tuple[Hole, ...] = ()
     steps: int = 0
 
     def step(self) -> None:
@@ -109,8 +126,10 @@ class State:
         finally:
             self.template = outer
 
-    def external(self, name: str, line: int) -> Value:
-        """A variable that the template does not set."""
+    def external(self, name: str, line: int, *, called: bool = False) -> Value:
+        """A variable that the template does not set; functions are seen by all templates."""
+        if self.isolated and not called:
+            return EMPTY
         if self.chat and name == CONVERSATION_NAME:
             cause = Cause(
                 name, CauseKind.CONVERSATION, None, Confidence.HIGH, "it is the conversation"

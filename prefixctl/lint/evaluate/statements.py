@@ -14,23 +14,28 @@ from prefixctl.lint.evaluate.expressions import (
     evaluate,
     position_of_turn,
 )
-from prefixctl.lint.evaluate.frames import Frame, Macro
-from prefixctl.lint.evaluate.includes import import_macros, include, read_whole
+from prefixctl.lint.evaluate.frames import WHOLE, Binding, Macro, Record, Store
+from prefixctl.lint.evaluate.includes import (
+    block,
+    import_names,
+    import_template,
+    include,
+    own_block,
+    read_whole,
+    super_block,
+)
+from prefixctl.lint.evaluate.loops import leave, read_for
+from prefixctl.lint.evaluate.macros import binding, expand, given_as
 from prefixctl.lint.evaluate.state import Loader, State, no_template
 from prefixctl.lint.evaluate.syntax import Template
 from prefixctl.lint.evaluate.value import (
     EMPTY,
-    CauseKind,
     Hole,
     Site,
     Value,
     branched,
-    choose,
     concat,
-    hole_value,
-    holes_value,
-    loop,
-    map_causes,
+    derived,
     printed_at,
     text_value,
 )
@@ -67,13 +72,28 @@ def read_template(
         parameters=parameters or {},
         loader=loader,
         run=run,
+        parent_block=super_block,
+        own_block=own_block,
     )
     for name, text in (constants or {}).items():
-        state.scope.bind(name, text_value(text))
+        _bind_constant(state, name, text_value(text))
     try:
         return read_whole(state, template)
     except RecursionError as exc:
         raise UnreadableError("nested too deeply") from exc
+
+
+def _bind_constant(state: State, name: str, value: Value) -> None:
+    """Bind a name; of a dotted one, an attribute."""
+    holder, dot, attribute = name.partition(".")
+    if not dot:
+        state.scope.bind(name, value)
+        return
+    record = state.scope.find(holder)
+    if not isinstance(record, Record):
+        record = state.scope.record({})
+        state.scope.bind(holder, record)
+    state.scope.set_attribute(record, attribute, value)
 
 
 def run(state: State, body: list[nodes.Node]) -> Value:
@@ -105,29 +125,36 @@ def _if(state: State, node: nodes.If) -> Value:
     branches: list[tuple[nodes.Node | None, list[nodes.Node]]] = [(node.test, node.body)]
     branches += [(e.test, e.body) for e in node.elif_]
     branches.append((None, node.else_))
-    before, role = state.scope.snapshot(), state.role
+    before, role, open_before = state.scope.store, state.role, state.deciding
+    since = len(state.scope.written)
     options: list[Value] = []
-    ends: list[list[Frame]] = []
+    ends: list[Store] = []
     tests: list[tuple[Hole, ...]] = []
     asked: set[str] = set()
     for test, body in branches:
         if isinstance(test, nodes.Const) and not test.value:
             continue
-        state.scope.frames = [dict(f) for f in before]
+        state.scope.store = dict(before)
         if test is not None:
             tests.append(condition(state, test))
             asked |= asked_for(test)
             state.role = _picked_role(test) or role
+            state.deciding = (*state.deciding, *tests[-1])
         options.append(run(state, body))
-        ends.append(state.scope.frames)
+        ends.append(state.scope.store)
         state.role = role
         if isinstance(test, nodes.Const):
             break
-    holes = tuple(dict.fromkeys(h for t in tests for h in t))
-    state.scope.frames = ends[0]
+    state.deciding = open_before
+    state.scope.store = ends[0]
     if len(ends) > 1:
-        given = {name: state.external(name, node.lineno) for name in asked}
-        state.scope.merge(ends, condition=holes, given=given)
+        state.scope.merge(
+            ends,
+            since=since,
+            condition=tuple(dict.fromkeys(h for t in tests for h in t)),
+            external=lambda name: state.external(name, node.lineno),
+            asked=asked,
+        )
     return branched(tuple(options), tuple(tests))
 
 
@@ -158,84 +185,53 @@ def _compared_roles(node: nodes.Node) -> set[str]:
     return {c for c in constants if isinstance(c, str)}
 
 
-def _for(state: State, node: nodes.For) -> Value:
-    source = evaluate(state, node.iter)
-    kinds = {h.cause.kind for h in source.holes}
-    turns = state.chat and CauseKind.CONVERSATION in kinds
-    frame: Frame = dict.fromkeys(_targets(node.target), holes_value(source.holes))
-    state.scope.frames.append(frame)
-    state.turns += turns
-    try:
-        body = run(state, node.body)
-    finally:
-        state.scope.frames.pop()
-        state.turns -= turns
-    other = run(state, node.else_) if node.else_ else EMPTY
-    dynamic = any(h.cause.volatility is not None and h.cause.volatility.is_dynamic
-                  for h in source.holes)  # fmt: skip
-    rounds = loop(body, dynamic=dynamic, conversation=turns and _prints_turns(body))
-    if body.parts and _in_key_order(node.iter):
-        rounds = concat([_order_holes(source, node), rounds])
-    return choose([rounds, other]) if other.parts else rounds
-
-
-def _prints_turns(body: Value) -> bool:
-    return any(h.cause.kind is CauseKind.CONVERSATION and h.site is not None for h in body.holes)
-
-
-def _in_key_order(source: nodes.Node) -> bool:
-    """Whether a loop goes through a mapping in the order of its keys."""
-    if isinstance(source, nodes.Filter):
-        return source.name == "items"
-    return (
-        isinstance(source, nodes.Call)
-        and isinstance(source.node, nodes.Getattr)
-        and source.node.attr == "items"
-    )
-
-
-def _order_holes(source: Value, node: nodes.For) -> Value:
-    changed = map_causes(holes_value(source.holes), calls.unordered)
-    holes = [h for h in changed.holes if h.cause.kind is CauseKind.ORDER]
-    if not holes:
-        return EMPTY
-    place = Site(node.lineno, word="for")
-    return hole_value(Hole(holes[0].cause, place, place))
-
-
-def _targets(target: nodes.Node) -> list[str]:
-    if isinstance(target, nodes.Name):
-        return [target.name]
-    return [n.name for n in target.find_all(nodes.Name)]
-
-
 def _assign(state: State, node: nodes.Assign) -> Value:
-    made = node.node
-    named = isinstance(made, nodes.Call) and isinstance(made.node, nodes.Name) and made.node.name
-    if isinstance(made, nodes.Call) and named == "namespace":
-        if isinstance(node.target, nodes.Name):
-            _make_namespace(state, node.target.name, made)
-        return EMPTY
-    _store(state, node.target, evaluate(state, made), made)
+    _store(state, node.target, _made(state, node.node), node.node)
     return EMPTY
 
 
-def _make_namespace(state: State, name: str, made: nodes.Call) -> None:
-    state.scope.bind(name, EMPTY)
-    for keyword in made.kwargs:
-        state.scope.bind(f"{name}.{keyword.key}", evaluate(state, keyword.value))
+def _made(state: State, node: nodes.Node) -> Binding:
+    """What an assignment binds: a namespace and a mapping keep their members apart."""
+    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
+        named = {k.key: _made(state, k.value) for k in node.kwargs}
+        if node.node.name == "namespace":
+            for given in node.args:
+                bound = _made(state, given)
+                if isinstance(bound, Record):
+                    known = ((n, state.scope.attribute(bound, n)) for n in bound.attributes)
+                    named = {n: b for n, b in known if b is not None} | named
+            return state.scope.record(named)
+        if node.node.name == "dict" and not node.args and node.dyn_kwargs is None:
+            return state.scope.record({**named, WHOLE: evaluate(state, node)})
+    if isinstance(node, nodes.Dict) and all(isinstance(p.key, nodes.Const) for p in node.items):
+        members = {str(p.key.value): _made(state, p.value) for p in node.items}  # type: ignore[attr-defined]
+        return state.scope.record({**members, WHOLE: evaluate(state, node)})
+    return given_as(state, node, evaluate)
 
 
-def _store(state: State, target: nodes.Node, value: Value, source: nodes.Node) -> None:
+def _store(state: State, target: nodes.Node, bound: Binding, source: nodes.Node) -> None:
     if isinstance(target, nodes.NSRef):
-        if state.turns and not value.holes and _counts_turns(source):
-            value = position_of_turn(state, f"{target.name}.{target.attr}", target.lineno)
-        state.scope.bind_attribute(target.name, target.attr, value)
+        if state.turns and isinstance(bound, Value) and not bound.holes and _counts_turns(source):
+            bound = position_of_turn(state, f"{target.name}.{target.attr}", target.lineno)
+        holder = state.scope.find(target.name)
+        if isinstance(holder, Record):
+            state.scope.set_attribute(holder, target.attr, bound)
+        else:
+            state.scope.bind(target.name, state.scope.record({target.attr: bound}))
     elif isinstance(target, nodes.Name):
-        state.scope.bind(target.name, value)
+        state.scope.bind(target.name, bound)
     elif isinstance(target, nodes.Tuple):
-        for item in target.items:
-            _store(state, item, holes_value(value.holes), source)
+        _store_all(state, target, bound, source)
+
+
+def _store_all(state: State, target: nodes.Tuple, bound: Binding, source: nodes.Node) -> None:
+    """``a, b = c, d``: one by one, or what all of them may have."""
+    if isinstance(source, nodes.Tuple) and len(source.items) == len(target.items):
+        values = [evaluate(state, n) for n in source.items]
+    else:
+        values = [derived([state.scope.whole(bound)])] * len(target.items)
+    for item, value in zip(target.items, values, strict=True):
+        _store(state, item, value, source)
 
 
 def _counts_turns(node: nodes.Node) -> bool:
@@ -251,58 +247,48 @@ def _counts_turns(node: nodes.Node) -> bool:
 
 
 def _assign_block(state: State, node: nodes.AssignBlock) -> Value:
-    value = _scoped(state, node.body)
+    with state.scope.inner():
+        value = run(state, node.body)
     if node.filter is not None:
-        value = concat([value, holes_value(evaluate(state, node.filter).holes)])
+        value = calls.filtered_by(state, node.filter, value, evaluate)
     _store(state, node.target, value, node)
     return EMPTY
 
 
 def _macro(state: State, node: nodes.Macro) -> Value:
-    state.scope.bind(node.name, Macro(node, state.template))
+    macro = Macro(node.name, node, state.template, tuple(state.scope.frames), state.isolated)
+    state.scope.bind(node.name, macro)
     return EMPTY
 
 
 def _call_block(state: State, node: nodes.CallBlock) -> Value:
-    inner = _scoped(state, node.body)
-    output = evaluate(state, node.call)
-    return concat([output, inner])
+    frames = tuple(state.scope.frames)
+    caller = Macro("caller", node, state.template, frames, state.isolated)
+    target = binding(state, node.call.node)
+    if isinstance(target, Macro):
+        return expand(state, node.call, target, evaluate, caller)
+    with state.scope.inner():
+        inner = run(state, node.body)
+    return concat([evaluate(state, node.call), inner])
 
 
 def _filter_block(state: State, node: nodes.FilterBlock) -> Value:
-    return calls.filtered(state, node.filter, _scoped(state, node.body), evaluate)
-
-
-def _scoped(state: State, body: list[nodes.Node]) -> Value:
-    state.scope.frames.append({})
-    try:
-        return run(state, body)
-    finally:
-        state.scope.frames.pop()
+    with state.scope.inner():
+        inner = run(state, node.body)
+    return calls.filtered_by(state, node.filter, inner, evaluate)
 
 
 def _with(state: State, node: nodes.With) -> Value:
-    values = [evaluate(state, v) for v in node.values]
-    state.scope.frames.append({})
-    try:
-        for target, value in zip(node.targets, values, strict=True):
-            _store(state, target, value, node)
+    values = [_made(state, v) for v in node.values]
+    with state.scope.inner():
+        for target, bound, made in zip(node.targets, values, node.values, strict=True):
+            _store(state, target, bound, made)
         return run(state, node.body)
-    finally:
-        state.scope.frames.pop()
 
 
 def _body(state: State, node: nodes.Scope) -> Value:
-    return _scoped(state, node.body)
-
-
-def _block(state: State, node: nodes.Block) -> Value:
-    block, template = state.blocks.get(node.name, (node, state.template))
-    state.scope.frames.append({})
-    try:
-        return state.run_in(template, block.body)
-    finally:
-        state.scope.frames.pop()
+    with state.scope.inner():
+        return run(state, node.body)
 
 
 def _statement(state: State, node: nodes.ExprStmt) -> Value:
@@ -313,17 +299,20 @@ def _statement(state: State, node: nodes.ExprStmt) -> Value:
 _HANDLERS: dict[type[nodes.Node], Callable[..., Value]] = {
     nodes.Output: _output,
     nodes.If: _if,
-    nodes.For: _for,
+    nodes.For: read_for,
+    nodes.Break: leave,
+    nodes.Continue: leave,
     nodes.Assign: _assign,
     nodes.AssignBlock: _assign_block,
     nodes.Macro: _macro,
     nodes.CallBlock: _call_block,
     nodes.FilterBlock: _filter_block,
     nodes.With: _with,
-    nodes.Block: _block,
+    nodes.Block: block,
     nodes.Scope: _body,
     nodes.ScopedEvalContextModifier: _body,
     nodes.ExprStmt: _statement,
     nodes.Include: include,
-    nodes.FromImport: import_macros,
+    nodes.Import: import_template,
+    nodes.FromImport: import_names,
 }

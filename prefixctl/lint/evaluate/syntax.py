@@ -122,6 +122,8 @@ def _extension(custom: frozenset[str]) -> type[Extension]:
         def parse(self, parser: Parser) -> list[nodes.Node]:
             name = next(parser.stream).value
             while not parser.stream.current.test("block_end"):
+                if parser.stream.current.test("eof"):
+                    parser.fail(f"the tag '{name}' is never closed")
                 next(parser.stream)
             if name not in paired:
                 return []

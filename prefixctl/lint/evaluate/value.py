@@ -123,11 +123,13 @@ class Loop:
         body: One round.
         dynamic: Whether the number of rounds differs between requests.
         conversation: Whether it prints the turns of the conversation.
+        source: The holes that decide how many rounds there are.
     """
 
     body: Value
     dynamic: bool
     conversation: bool = False
+    source: tuple[Hole, ...] = ()
 
 
 Part = Text | Hole | Choice | Loop
@@ -141,11 +143,18 @@ class Value:
         parts: The parts.
         holes: All distinct holes in them, at any depth, without those that conditions read.
         size: Number of parts at any depth.
+        deciding: The distinct holes that conditions and loops in it read, at any depth.
     """
 
     parts: tuple[Part, ...] = ()
     holes: tuple[Hole, ...] = ()
     size: int = 0
+    deciding: tuple[Hole, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Hole, ...]:
+        """All holes on which the value depends: those that it prints, and those that decide."""
+        return (*self.holes, *self.deciding) if self.deciding else self.holes
 
     @property
     def literal(self) -> str | None:
@@ -156,6 +165,8 @@ class Value:
 
 
 EMPTY = Value()
+SOME = Value((Text(""),), (), 1)
+"""Static text that is there, and of which nothing else is known."""
 
 
 def text_value(text: str) -> Value:
@@ -183,7 +194,7 @@ def concat(values: Iterable[Value]) -> Value:
     holes = _union(kept)
     if size > MAX_PARTS:
         return _folded(kept, holes)
-    return Value(tuple(p for v in kept for p in v.parts), holes, size)
+    return Value(tuple(p for v in kept for p in v.parts), holes, size, _deciding(kept))
 
 
 def choose(options: Iterable[Value], condition: tuple[Hole, ...] = ()) -> Value:
@@ -197,7 +208,30 @@ def choose(options: Iterable[Value], condition: tuple[Hole, ...] = ()) -> Value:
     holes = _union(distinct)
     if size > MAX_PARTS:
         return _folded(distinct, holes)
-    return Value((Choice(distinct, condition),), holes, size)
+    return Value((Choice(distinct, condition),), holes, size, _deciding(distinct, condition))
+
+
+def decided(condition: tuple[Hole, ...]) -> Value:
+    """A value that some holes decide and of which nothing else is known."""
+    return Value((Choice(_EITHER, condition),), (), 3, condition) if condition else EMPTY
+
+
+def derived(values: Iterable[Value]) -> Value:
+    """Something computed from values: it depends on all that they depend on."""
+    given = list(values)
+    return concat([holes_value(_union(given)), decided(_deciding(given))])
+
+
+def computed(values: Iterable[Value]) -> Value:
+    """A number or a member that is computed from values: they also decide whether it is there."""
+    value = derived(values)
+    changing = (h for h in value.reads if h.cause.volatility is not None)
+    return concat([SOME, value, decided(tuple(changing))])
+
+
+def boolean(condition: tuple[Hole, ...]) -> Value:
+    """What a comparison prints."""
+    return Value((Choice(_TRUTH, condition),), (), 3, condition)
 
 
 def branched(options: tuple[Value, ...], tests: tuple[tuple[Hole, ...], ...]) -> Value:
@@ -209,21 +243,24 @@ def branched(options: tuple[Value, ...], tests: tuple[tuple[Hole, ...], ...]) ->
     chosen = choose(options, condition)
     if len(chosen.parts) != 1 or not isinstance(chosen.parts[0], Choice) or not moved_from:
         return chosen
-    return Value((Choice(options, condition, moved_from),), chosen.holes, chosen.size)
+    return replace(chosen, parts=(Choice(options, condition, moved_from),))
 
 
-def loop(body: Value, *, dynamic: bool, conversation: bool) -> Value:
+def loop(body: Value, *, dynamic: bool, conversation: bool, source: tuple[Hole, ...] = ()) -> Value:
     """A value printed again and again."""
     if not body.parts:
         return EMPTY
-    return Value((Loop(body, dynamic, conversation),), body.holes, body.size + 1)
+    repeated = Loop(body, dynamic, conversation, source)
+    return Value((repeated,), body.holes, body.size + 1, _deciding((body,), source))
 
 
 def printed_at(value: Value, site: Site) -> Value:
     """The value with every hole that was not printed yet printed at a site."""
     if not any(h.site is None for h in value.holes):
         return value
-    return _mapped(value, lambda h: h if h.site is not None else replace(h, site=site))
+    return _mapped(
+        value, lambda h: h if h.site is not None else replace(h, site=site), deciding=False
+    )
 
 
 def moved_to(value: Value, site: Site) -> Value:
@@ -238,33 +275,56 @@ def in_block(value: Value, block: int) -> Value:
     return _mapped(value, lambda h: replace(h, block=block))
 
 
-def map_causes(value: Value, change: Callable[[Cause], Cause]) -> Value:
-    """The value with every cause changed."""
-    if not value.holes:
+def map_causes(value: Value, change: Callable[[Cause], Cause], *, deciding: bool = False) -> Value:
+    """The value with the cause of everything that it prints changed.
+
+    Args:
+        value: The value.
+        change: What a cause becomes.
+        deciding: Whether what conditions read is changed as well.
+    """
+    if not (value.reads if deciding else value.holes):
         return value
-    return _mapped(value, lambda h: replace(h, cause=change(h.cause)))
+    return _mapped(value, lambda h: replace(h, cause=change(h.cause)), deciding=deciding)
 
 
 def map_holes(value: Value, change: Callable[[Hole], Hole]) -> Value:
-    """The value with every hole changed."""
-    return _mapped(value, change) if value.holes else value
+    """The value with every hole changed, those that conditions read as well."""
+    return _mapped(value, change) if value.reads else value
 
 
-def _mapped(value: Value, change: Callable[[Hole], Hole]) -> Value:
+def _mapped(value: Value, change: Callable[[Hole], Hole], *, deciding: bool = True) -> Value:
+    decide = change if deciding else _same
     parts: list[Part] = []
     for part in value.parts:
         if isinstance(part, Hole):
             parts.append(change(part))
         elif isinstance(part, Choice):
-            options = tuple(_mapped(o, change) for o in part.options)
-            condition = tuple(change(h) for h in part.condition)
+            options = tuple(_mapped(o, change, deciding=deciding) for o in part.options)
+            condition = tuple(decide(h) for h in part.condition)
             parts.append(Choice(options, condition, part.moved_from))
         elif isinstance(part, Loop):
-            parts.append(Loop(_mapped(part.body, change), part.dynamic, part.conversation))
+            body = _mapped(part.body, change, deciding=deciding)
+            source = tuple(decide(h) for h in part.source)
+            parts.append(Loop(body, part.dynamic, part.conversation, source))
         else:
             parts.append(part)
     holes = tuple(dict.fromkeys(change(h) for h in value.holes))
-    return Value(tuple(parts), holes, value.size)
+    return Value(
+        tuple(parts), holes, value.size, tuple(dict.fromkeys(decide(h) for h in value.deciding))
+    )
+
+
+def _same(hole: Hole) -> Hole:
+    return hole
+
+
+def _deciding(values: Iterable[Value], more: tuple[Hole, ...] = ()) -> tuple[Hole, ...]:
+    """The holes that decide in any of the values, and some more, each once."""
+    found = [v.deciding for v in values if v.deciding]
+    if not found:
+        return more
+    return tuple(dict.fromkeys(h for group in (*found, more) for h in group))
 
 
 def _union(values: Iterable[Value]) -> tuple[Hole, ...]:
@@ -280,3 +340,7 @@ def _folded(values: Iterable[Value], holes: tuple[Hole, ...]) -> Value:
     text = max(texts, key=len, default="")[:MAX_TEXT_CHARS]
     kept = holes[: MAX_PARTS // 2]
     return Value((*kept, Text(text)), kept, len(kept) + 1)
+
+
+_EITHER = (EMPTY, SOME)
+_TRUTH = (text_value("True"), text_value("False"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from prefixctl import __version__
-from prefixctl.core.findings import Finding, Severity
+from prefixctl.core.findings import Finding, Location, Severity
+from prefixctl.lint.fix import Proposed
+from prefixctl.lint.formats.sarif_fixes import fix_value, uri_of
 from prefixctl.lint.page import RulePage
-from prefixctl.lint.pages import rule_pages
+from prefixctl.lint.pages import all_pages
 from prefixctl.lint.report import LintReport
 
 VERSION = "2.1.0"
@@ -16,13 +18,23 @@ SCHEMA_URI = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def to_sarif(report: LintReport) -> dict[str, Any]:
-    """The report as one SARIF log. Findings that are allowed or known are marked suppressed."""
-    pages = rule_pages()
+def to_sarif(
+    report: LintReport, fixes: Mapping[tuple[str, Location], Proposed] | None = None
+) -> dict[str, Any]:
+    """The report as one SARIF log. Findings that are allowed or known are marked suppressed.
+
+    Args:
+        report: The report.
+        fixes: Safe fixes by rule and place.
+    """
+    pages = all_pages()
     index = {page.rule.id: i for i, page in enumerate(pages)}
     results = []
     for file in report.files:
-        results += [_result(f, index) for f in file.findings]
+        results += [
+            _result(f, index) | fix_value((fixes or {}).get((f.rule, f.location)))
+            for f in file.findings
+        ]
         results += [
             _result(s.finding, index, suppression=("inSource", s.reason)) for s in file.suppressed
         ]
@@ -69,7 +81,7 @@ def _result(
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(place.path)},
+                    "artifactLocation": {"uri": uri_of(place.path)},
                     "region": {"startLine": place.line, "startColumn": place.column},
                 }
             }
@@ -81,9 +93,3 @@ def _result(
         kind, why = suppression
         made["suppressions"] = [{"kind": kind, "justification": why}]
     return made
-
-
-def _uri(path: str) -> str:
-    """A path as a URI reference; a colon in its first part would be read as a scheme."""
-    made = quote(path.replace("\\", "/").removeprefix("./"), safe="/", errors="replace")
-    return f"file://{made}" if made.startswith("/") else made

@@ -180,18 +180,19 @@ def _block(source: Source, found: _Found) -> Block:
     text = _TARGET.sub("", found.text.replace("\r\n", "\n").replace("\r", "\n"))
     origin = Origin(source, found.tree.start, found.tree.end)
     syntax = _declared(found)
+    doubt = Doubt.NONE if likeness.calls_it_a_prompt(found.key) else Doubt.PROMPT
     if syntax is Syntax.BRACES:
         try:
             check_blocks(text)
         except UnreadableError as exc:
             raise in_file(exc, text, origin) from exc
     if syntax in {Syntax.BRACES, Syntax.PLAIN, Syntax.PYTHON}:
-        return Block(text=text, syntax=syntax, origin=origin, doubt=Doubt.PROMPT)
+        return Block(text=text, syntax=syntax, origin=origin, doubt=doubt)
     block = text_block(text, origin, template=syntax is Syntax.JINJA)
     if block.syntax is Syntax.PLAIN and has_dollar_names(text):
-        return Block(text=text, syntax=Syntax.DOLLAR, origin=origin, doubt=Doubt.PROMPT)
+        return Block(text=text, syntax=Syntax.DOLLAR, origin=origin, doubt=doubt)
     return Block(
-        text=text, syntax=block.syntax, origin=origin, template=block.template, doubt=Doubt.PROMPT
+        text=text, syntax=block.syntax, origin=origin, template=block.template, doubt=doubt
     )
 
 

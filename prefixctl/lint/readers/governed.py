@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from pathlib import Path
 
 from prefixctl.core.prompt import PROMPT_FILE, Prompt, Section, is_template
@@ -22,15 +23,19 @@ class BrokenPromptError(Exception):
         self.cause = cause
 
 
-def read_governed(folder: Path) -> Document:
+def read_governed(folder: Path, overlay: Mapping[str, bytes] | None = None) -> Document:
     """Read a governed prompt, section by section.
+
+    Args:
+        folder: Its folder.
+        overlay: See `prefixctl.prompts.load.load_prompt`.
 
     Raises:
         BrokenPromptError: If prompt.yaml or a section's file cannot be read.
     """
     top = str(folder / PROMPT_FILE)
     try:
-        prompt = load_prompt(folder)
+        prompt = load_prompt(folder, overlay)
     except InputError as exc:
         cause = UnreadableError(
             exc.message, line=exc.line or 1, column=exc.column or 1, advice=exc.hint or ""

@@ -15,6 +15,7 @@ _PROMPT_NAMES = frozenset(
     ["prompt", "prompts", "template", "templates", "instruction", "instructions", "system",
      "jinja", "preamble", "persona", "backstory", "instruct", "rubric"]
 )  # fmt: skip
+_OUTRIGHT = frozenset(["prompt", "prompts", "system", "preamble"])
 _TURN_NAMES = frozenset(["user", "human", "assistant", "ai", "message", "messages", "content",
                          "text", "goal", "role", "few", "query", "task"])  # fmt: skip
 _OTHER_NAMES = frozenset(
@@ -42,6 +43,11 @@ _HOLE = re.compile(
 def names_a_prompt(*names: str) -> bool:
     """Whether one of the names, from the outside in, says that a text is a prompt."""
     return any(_PROMPT_NAMES & set(split_words(n)) for n in names)
+
+
+def calls_it_a_prompt(name: str) -> bool:
+    """Whether a name calls a text a prompt outright; a template may be one of anything."""
+    return bool(_OUTRIGHT & set(split_words(name)))
 
 
 def names_a_turn(name: str) -> bool:

@@ -7,10 +7,12 @@ import re
 import sys
 from dataclasses import dataclass
 
+from prefixctl.lint.evaluate.python_code import MAX_FIELDS
 from prefixctl.lint.readers.literals import Literal, join, read_literal
 from prefixctl.lint.source import Source, UnreadableError
 
 _STRING = re.compile(r"(?P<prefix>[rRbBuUfF]{0,2})(?P<quote>\"\"\"|'''|\"|')")
+_FORMATTED = re.compile(r"(?<!\w)(?:[rR]?[fF]|[fF][rR])(?P<quote>\"\"\"|\'\'\'|\"|\')")
 _BETWEEN = re.compile(r"(?:[\s()\\]|#[^\n]*)+")
 _QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 
@@ -85,6 +87,7 @@ def parse_python(source: Source) -> PythonSource:
     Raises:
         UnreadableError: With the place of the first thing that does not parse.
     """
+    _check_fields(source)
     try:
         return PythonSource(source, ast.parse(source.text))
     except SyntaxError as exc:
@@ -93,6 +96,31 @@ def parse_python(source: Source) -> PythonSource:
         ) from exc
     except (RecursionError, MemoryError, ValueError) as exc:
         raise UnreadableError("broken Python: nested too deeply") from exc
+
+
+def _check_fields(source: Source) -> None:
+    """Check that no f-string has more placeholders than anybody writes.
+
+    The time that Python's own parser needs grows with the square of their number.
+
+    Raises:
+        UnreadableError: With the place of the first one that has.
+    """
+    text, at = source.text, 0
+    if text.count("{") <= MAX_FIELDS:
+        return
+    while opening := _FORMATTED.search(text, at):
+        quote, start = opening["quote"], opening.end()
+        at = text.find(quote if len(quote) > 1 else "\n", start)
+        at = len(text) if at < 0 else at
+        if text.count("{", start, at) > MAX_FIELDS:
+            line, column = source.position(opening.start())
+            raise UnreadableError(
+                f"an f-string with more than {MAX_FIELDS:,} placeholders",
+                line=line,
+                column=column,
+                advice="keep the prompt in a template of its own",
+            )
 
 
 def _closing(text: str, start: int, quote: str, stop: int) -> int:

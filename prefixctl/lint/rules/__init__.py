@@ -22,6 +22,8 @@ from prefixctl.lint.rules import (
     pfx302_boundary,
     pfx303_mark,
     pfx304_white_space,
+    pfx401_secret,
+    pfx402_personal,
     pfx501_unbumped,
 )
 
@@ -41,6 +43,8 @@ MODULES: tuple[ModuleType, ...] = (
     pfx302_boundary,
     pfx303_mark,
     pfx304_white_space,
+    pfx401_secret,
+    pfx402_personal,
     pfx501_unbumped,
 )
 

@@ -1,9 +1,9 @@
 """A file that cannot be read.
 
 ## What it finds
-A file that is no text in UTF-8 (or UTF-16 with a byte order mark), a template, JSON or YAML file
-that cannot be parsed, one that is nested too deeply or takes too long to read, or a named file of a
-kind that is not read.
+A file whose encoding is not certain (UTF-8, UTF-16, UTF-32 and GBK are read where there is no
+doubt), a template, JSON or YAML file that cannot be parsed, one that is nested too deeply or takes
+too long to read, or a named file of a kind that is not read.
 
 ## Why it matters
 A file that was not read was not checked. It is never a clean pass: lint exits 3.

@@ -35,11 +35,15 @@ from prefixctl.lint.measure import Exposure
 from prefixctl.lint.rule import Reading, Rule, exposed_values
 
 
-def _advice(_: Exposure) -> str:
+def _advice(exposure: Exposure) -> str:
+    if any(word in exposure.hole.cause.variable for word in ("random", "shuffle", "sample")):
+        return (
+            "take the same one every time, or draw it in the last user turn, behind the static "
+            "text; a list that is shuffled is sorted instead"
+        )
     return (
-        "send it as a header or as metadata; if the model has to see it, move it into the "
-        "last user turn. A list in random order: sort it, or shuffle it behind the static "
-        "text"
+        "send it as a header or as metadata; if the model has to see it, move it into the last "
+        "user turn"
     )
 
 

@@ -2,7 +2,9 @@
 
 ## What it finds
 System text or tools that a chat template prints at the last turn instead of the first: they move
-when a turn is added. Reasoning that is dropped from earlier turns is a warning.
+when a turn is added. That is shown by rendering conversations in a sandbox; where a template cannot
+be rendered, its text alone is judged, with less confidence. Reasoning that is dropped from earlier
+turns is a warning.
 
 ## Why it matters
 Turn n+1 then does not start with the tokens of turn n. With moving system text nothing of a
@@ -29,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
+from prefixctl.lint.chat.confirm import shown as rendered
 from prefixctl.lint.measure import Exposure
 from prefixctl.lint.rule import Reading, Rule, shown
 from prefixctl.lint.verdict import severity_of, verdict_of
@@ -42,14 +45,15 @@ def _check(rule: Rule, reading: Reading) -> Iterator[Finding]:
         if exposure.moved_by is None or key in seen:
             continue
         seen.add(key)
+        shown_by = rendered(exposure, reading.behaviour)
         yield Finding(
             rule=rule.id,
             name=rule.name,
             severity=severity_of(exposure, reading.block_size),
-            confidence=Confidence.MEDIUM,
+            confidence=shown_by.confidence,
             location=_condition(reading, exposure),
             message=f"`{shown(exposure)}` is printed by where its turn stands from the end, so the "
-            "text of earlier turns changes when a turn is added",
+            f"text of earlier turns changes when a turn is added{shown_by.evidence}",
             advice=_advice(verdict),
             variable=shown(exposure),
         )
@@ -73,6 +77,6 @@ RULE = Rule(
     id="PFX108",
     name="moving-history",
     severity=Severity.ERROR,
-    confidence=Confidence.MEDIUM,
+    confidence=Confidence.HIGH,
     check=_check,
 )

@@ -1,16 +1,23 @@
-"""JSON whose key order is left to the client.
+"""An order that is left to the client.
 
 ## What it finds
-A value that a client gives (tool schemas above all), printed by `tojson` without `sort_keys=true`
-or in a loop over `.items()` without `dictsort`, ahead of static text or of the conversation.
+Ahead of static text or of the conversation:
+
+- a mapping from outside whose keys nobody sorts: a loop over `.items()` without `dictsort`, a JSON
+  filter of a framework or `json.dumps` without `sort_keys`, `tojson` in a chat template;
+- a list of tools, printed or gone through without `sort`: its order is the client's. (Jinja2's own
+  `tojson` sorts the keys of each tool, not the list; a model's chat template prints the list as it
+  comes, so there only the keys count);
+- a set, or a list that names all things of a kind (`all_tags`, `available_colors`), without `sort`.
 
 ## Why it matters
-Two clients, or two versions of one client, write the same object with its keys in another order.
-The text is then another one, and nothing behind it is shared.
+Two clients, or two versions of one client, write the same object in another order. The text is then
+another one, and nothing behind it is shared.
 
 ## Bad
 ```jinja
-{{ tools | tojson }}
+{% for tool in tools %}- {{ tool.name }}: {{ tool.description }}
+{% endfor %}
 You answer questions about orders, parcels and returns of an online shop for outdoor goods.
 Answer in at most five sentences, in the language of the question, and never invent an order number.
 Say which step comes next, and hand over to a person when money or safety is at stake.
@@ -18,7 +25,8 @@ Say which step comes next, and hand over to a person when money or safety is at 
 
 ## Good
 ```jinja
-{{ tools | tojson(sort_keys=true) }}
+{% for tool in tools | sort(attribute="name") %}- {{ tool.name }}: {{ tool.description }}
+{% endfor %}
 You answer questions about orders, parcels and returns of an online shop for outdoor goods.
 Answer in at most five sentences, in the language of the question, and never invent an order number.
 Say which step comes next, and hand over to a person when money or safety is at stake.
@@ -30,17 +38,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prefixctl.core.findings import Confidence, Finding, Severity
+from prefixctl.lint.evaluate import order
 from prefixctl.lint.evaluate.value import CauseKind
 from prefixctl.lint.measure import Exposure
 from prefixctl.lint.rule import Reading, Rule, exposed_values
 
+_ADVICE = {
+    order.KEYS: "sort the keys: `| dictsort` in a loop, `sort_keys` of the JSON function; or have "
+    "one place build the object. In a model's own template: have all clients send one canonical "
+    "order",
+    order.TOOLS: 'sort the list by name: `tools | sort(attribute="name")`; or have all clients '
+    "send one canonical order",
+    order.STORE: "sort the list before it is printed: `| sort`",
+    order.SET: "sort it before it is printed: `sorted(...)`, `| sort`",
+}
 
-def _advice(_: Exposure) -> str:
-    return (
-        "sort the keys: `tojson(sort_keys=true)`, `| dictsort` in a loop; or have one place "
-        "build the object. In a model's own template: have all clients send one canonical "
-        "order"
-    )
+
+def _advice(exposure: Exposure) -> str:
+    return _ADVICE.get(exposure.hole.cause.reason, _ADVICE[order.KEYS])
 
 
 def _check(rule: Rule, reading: Reading) -> Iterator[Finding]:

@@ -45,9 +45,8 @@ def _check(_rule: Rule, _reading: Reading) -> Iterator[Finding]:
 
 
 def _check_file(rule: Rule, file: RawFile) -> Iterator[Finding]:
-    ends = file.line_ends
     lines = file.lines
-    if len(ends) > 1:
+    if "\r" in file.text and len(ends := file.line_ends) > 1:
         counts = ", ".join(f"{n} {_NAMES[end]}" for end, n in sorted(ends.items()))
         odd = next(i for i, line in enumerate(lines, 1) if end_of(line) not in {file.newline, ""})
         yield _finding(rule, file, odd, f"{SEVERAL_ENDS}: {counts}")

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
 from prefixctl.errors import InputError
+from prefixctl.lint.families import setting_ids
 from prefixctl.lint.report import FileReport
 from prefixctl.lint.rules import pfx000_unreadable
 from prefixctl.lint.settings.rule import Expected, GovernedPrefix, Setting
 from prefixctl.lint.settings.rules import setting_rules
 from prefixctl.lint.settings.rules.pfx610_secret import secret_values
+from prefixctl.lint.source import source_of
+from prefixctl.lint.suppress import suppress_in
 from prefixctl.sources.settings.launch import Engine, Launch, SettingsFile
 
 _VERDICTS = {
@@ -47,7 +50,7 @@ def check_settings(files: Sequence[SettingsFile], known: Known) -> tuple[FileRep
                 findings += _check(launch, file, tuple(seen), known)
                 seen.append(launch)
         if file.launches:
-            reports.append(_report(file, findings))
+            reports.append(_allowed(file, _report(file, findings)))
     return tuple(reports)
 
 
@@ -70,6 +73,15 @@ def unreadable(error: InputError, path: str) -> FileReport:
         tokens_exact=True,
         findings=(finding,),
     )
+
+
+def _allowed(file: SettingsFile, report: FileReport) -> FileReport:
+    """The report without what comments in the file allow: on a line, or above its launch."""
+    starts = {file.path: sorted(x.location.line for x in file.launches)}
+    sources = {file.path: source_of(file.text, file.path)}
+    made = suppress_in(report, sources, lambda: starts, setting_ids())
+    secrets = {v for launch in file.launches for v in secret_values(launch)}
+    return replace(made, lines={at: _masked(line, secrets) for at, line in made.lines.items()})
 
 
 def _check(

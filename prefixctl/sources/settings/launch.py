@@ -105,9 +105,11 @@ class SettingsFile:
         format: shell, dockerfile, compose, kubernetes or helm values.
         launches: In the order of the file.
         lines: The text of the lines that launches refer to, by number.
+        text: All of it.
     """
 
     path: str
     format: str
     launches: tuple[Launch, ...]
     lines: dict[int, str] = field(default_factory=dict, repr=False)
+    text: str = field(default="", repr=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from prefixctl.core.encoding import UndecodableError, decode_text
 from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import InputError
+from prefixctl.sources.files import TOOL_FOLDERS, walk
 from prefixctl.sources.settings.dockerfile import dockerfile_launches
 from prefixctl.sources.settings.launch import Launch, SettingsFile
 from prefixctl.sources.settings.manifests import yaml_format, yaml_launches
@@ -20,7 +21,8 @@ _YAML = frozenset([".yaml", ".yml", ".json"])
 _SCRIPTS = frozenset([".sh", ".bash", ".zsh"])
 _DOCKER_NAMES = ("dockerfile", "containerfile")
 _ENGINES = (b"vllm", b"sglang")
-_SKIPPED_FOLDERS = frozenset(["node_modules", "__pycache__", "site-packages", "venv"])
+_SKIPPED_FOLDERS = TOOL_FOLDERS - {"dist", "build"}
+"""What tools make; a folder of files to build or to ship is nobody's cache here."""
 
 
 def find_settings(paths: Sequence[Path]) -> list[Path]:
@@ -41,15 +43,15 @@ def read_settings(path: Path) -> SettingsFile:
     """The launches of a file; none if it starts no engine.
 
     Raises:
-        InputError: If it cannot be read, is not UTF-8, or is broken YAML.
+        InputError: If it cannot be read, its encoding is not certain, or it is broken YAML.
     """
     data = read_bytes(path, limit=MAX_FILE_BYTES)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = data[: exc.start].count(b"\n") + 1
-        hint = "save the file as UTF-8"
-        raise InputError("not UTF-8", path=str(path), line=line, hint=hint) from exc
+        text = decode_text(data).text
+    except UndecodableError as exc:
+        raise InputError(
+            exc.message, path=str(path), line=exc.line, column=exc.column, hint=exc.hint
+        ) from exc
     return parse_settings(SourceFile.of(str(path), text))
 
 
@@ -65,6 +67,7 @@ def parse_settings(file: SourceFile) -> SettingsFile:
         format=form,
         launches=launches,
         lines={n: file.line(n) for n in sorted(numbers)},
+        text=file.text,
     )
 
 
@@ -78,12 +81,9 @@ def _parse(file: SourceFile) -> tuple[str, tuple[Launch, ...]]:
 
 
 def _walk(top: Path) -> Iterator[Path]:
-    for name, folders, files in os.walk(top):
-        folders[:] = sorted(
-            f for f in folders if f not in _SKIPPED_FOLDERS and not f.startswith(".")
-        )
-        for file in files:
-            path = Path(name) / file
+    for folder in walk(top, skip=_SKIPPED_FOLDERS):
+        for file in folder.files:
+            path = folder.path / file
             if _may_hold_launches(path):
                 yield path
 
