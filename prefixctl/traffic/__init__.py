@@ -1,0 +1,1 @@
+"""What traffic is made of, and what a cache would make of it."""
