@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from heapq import nsmallest
 
 
 class Blocks:
@@ -15,13 +16,15 @@ class Blocks:
         born: A serial number of the content in the slot, 0 for none.
         children: How many cached blocks have this one as their parent.
         depth: Blocks before it in the prefix.
+        entries: How many entries the orders over these blocks have made.
+        entry: The number of the newest one of each block.
         idle: 1 for a cached block that nobody uses.
         key: The content.
     """
 
     __slots__ = (
-        "born", "children", "depth", "idle", "key", "label", "parent", "parent_born", "serial",
-        "size", "stamp",
+        "born", "children", "depth", "entries", "entry", "idle", "key", "label", "parent",
+        "parent_born", "serial", "size", "stamp",
     )  # fmt: skip
 
     def __init__(self, size: int) -> None:
@@ -36,6 +39,8 @@ class Blocks:
         self.key: list[Hashable] = [None] * size
         self.stamp = [0] * size
         self.label = [0] * size
+        self.entry = [0] * size
+        self.entries = 0
 
     def link(self, blocks: Sequence[int], keys: Sequence[Hashable], parent: int | None) -> None:
         """Enter a chain of blocks below a cached parent, in use."""
@@ -73,10 +78,10 @@ class Blocks:
         self.children[parent] = children
         return parent if not children and self.idle[parent] else None
 
-    def stray(self) -> int | None:
-        """The idle block of the oldest content, leaf or not: a last resort, O(size).
+    def strays(self, count: int) -> list[int]:
+        """The idle blocks of the oldest contents, leaf or not: a last resort, O(size).
 
         Only duplicates of one content can leave idle blocks without an idle leaf among them.
         """
         idle = [block for block in range(self.size) if self.idle[block]]
-        return min(idle, key=self.born.__getitem__, default=None)
+        return nsmallest(count, idle, key=self.born.__getitem__)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from prefixctl.core.policy.blocks import Blocks
+
+SPARE_ENTRIES = 64
+"""An order is cleared of what is no longer true when it has twice the pool's blocks and these."""
 
 
 class LeafPolicy(ABC):
@@ -64,12 +67,14 @@ class LeafPolicy(ABC):
         victims: list[int] = []
         while len(victims) < count:
             block = self._first()
-            if block is None:
-                block = self.blocks.stray() if self.alone else None
-            if block is None:
+            chosen = [block] if block is not None else []
+            if not chosen and self.alone:
+                chosen = self.blocks.strays(count - len(victims))
+            if not chosen:
                 break
-            victims.append(block)
-            self._forget(block)
+            victims += chosen
+            for each in chosen:
+                self._forget(each)
         return victims
 
     def drop(self, blocks: Sequence[int]) -> None:
@@ -100,8 +105,7 @@ class HeapPolicy(LeafPolicy):
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks)
         self._heap: list[tuple[float, int, int, int]] = []
-        self._entry = [0] * blocks.size
-        self._entries = 0
+        self._most = 2 * blocks.size + SPARE_ENTRIES
         self._tick = 0
 
     @abstractmethod
@@ -110,10 +114,13 @@ class HeapPolicy(LeafPolicy):
 
     def enter(self, block: int) -> None:
         """Put an idle leaf into the heap."""
-        self._entries += 1
-        self._entry[block] = self._entries
-        entry = (self.priority(block), self.blocks.stamp[block], self._entries, block)
-        heappush(self._heap, entry)
+        blocks = self.blocks
+        blocks.entries += 1
+        blocks.entry[block] = blocks.entries
+        heappush(self._heap, (self.priority(block), blocks.stamp[block], blocks.entries, block))
+        if len(self._heap) > self._most:
+            self._heap[:] = [entry for entry in self._heap if self._stands(entry)]
+            heapify(self._heap)
 
     def _first(self) -> int | None:
         heap = self._heap
@@ -127,7 +134,7 @@ class HeapPolicy(LeafPolicy):
     def _stands(self, entry: tuple[float, int, int, int]) -> bool:
         """Whether an entry is its block's newest, and the block still an idle leaf."""
         block, blocks = entry[3], self.blocks
-        newest = self._entry[block] == entry[2]
+        newest = blocks.entry[block] == entry[2]
         return newest and bool(blocks.idle[block]) and not blocks.children[block]
 
     def chosen(self, block: int, priority: float) -> None:

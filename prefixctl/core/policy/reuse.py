@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from prefixctl.core.policy.blocks import Blocks
 from prefixctl.core.policy.ghosts import Ghosts
-from prefixctl.core.policy.leaves import LeafPolicy
+from prefixctl.core.policy.leaves import SPARE_ENTRIES, LeafPolicy
 from prefixctl.core.policy.rival import Rival
 
 KEPT_AT_AGEING = 0.9
@@ -35,7 +35,8 @@ class ReusePolicy(LeafPolicy):
         super().__init__(blocks)
         classes = self.kinds * self.levels
         self._heaps: list[list[tuple[int, int, int]]] = [[] for _ in range(classes)]
-        self._entries = 0
+        self._pushed = 0
+        self._most = 2 * blocks.size + SPARE_ENTRIES
         self._ghosts = Ghosts(self.ghosts_per_block * blocks.size)
         self._rival = Rival(blocks.size)
         self._reused = [0.0] * classes
@@ -155,9 +156,27 @@ class ReusePolicy(LeafPolicy):
 
     def enter(self, block: int) -> None:
         """Put an idle leaf into the order of its class."""
-        self._entries += 1
-        entry = (self.blocks.stamp[block], self._entries, block)
-        heappush(self._heaps[self.blocks.label[block]], entry)
+        blocks = self.blocks
+        blocks.entries += 1
+        blocks.entry[block] = blocks.entries
+        heappush(self._heaps[blocks.label[block]], (blocks.stamp[block], blocks.entries, block))
+        self._pushed += 1
+        if self._pushed > self._most:
+            self._pushed = 0
+            for label, heap in enumerate(self._heaps):
+                # In place: an eviction may be walking it.
+                heap[:] = [entry for entry in heap if self._stands(entry, label)]
+                heapify(heap)
+
+    def _stands(self, entry: tuple[int, int, int], label: int) -> bool:
+        """Whether an entry is its block's newest, and the block an idle leaf of the class."""
+        block, blocks = entry[2], self.blocks
+        return (
+            blocks.entry[block] == entry[1]
+            and bool(blocks.idle[block])
+            and not blocks.children[block]
+            and blocks.label[block] == label
+        )
 
     def evict(self, count: int) -> list[int]:
         """See `EvictionPolicy.evict`."""
@@ -215,16 +234,10 @@ class ReusePolicy(LeafPolicy):
         return -float(age) if self._rival.leads else self.worth(label, age, block)
 
     def _oldest(self, label: int) -> int | None:
-        heap, blocks = self._heaps[label], self.blocks
+        heap = self._heaps[label]
         while heap:
-            stamp, _, block = heap[0]
-            if (
-                blocks.idle[block]
-                and not blocks.children[block]
-                and blocks.stamp[block] == stamp
-                and blocks.label[block] == label
-            ):
-                return block
+            if self._stands(heap[0], label):
+                return heap[0][2]
             heappop(heap)
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import groupby
@@ -38,6 +39,7 @@ class Shared:
         self._weights = dict(weights or {})
         self._orders: dict[int, LeafPolicy] = {}
         self._idle: dict[int, int] = {}
+        self._cached: Counter[int] = Counter()
         self._owner = [0] * blocks.size
         self._heap: list[tuple[float, int]] = []
 
@@ -56,6 +58,7 @@ class Shared:
         for block in blocks:
             self._owner[block] = owner
         self._order(owner).admit(blocks, keys, parent, owner)
+        self._cached[owner] += len(blocks)
 
     def hold(self, blocks: Sequence[int], *, hit: bool = True) -> None:
         """See `EvictionPolicy.hold`."""
@@ -90,6 +93,8 @@ class Shared:
                 covered.append(owner)
             else:
                 self._change(owner, -len(given))
+            if self._lose(owner, len(given)):
+                covered = [each for each in covered if each != owner]
         self._return(covered)
         return victims if len(victims) == count else victims + self._strays(count - len(victims))
 
@@ -99,6 +104,15 @@ class Shared:
         for owner, run in self._runs(blocks):
             self._change(owner, -sum(idle[block] for block in run))
             self._orders[owner].drop(run)
+            self._lose(owner, len(run))
+
+    def _lose(self, owner: int, blocks: int) -> bool:
+        """An owner has fewer cached blocks; without any it is forgotten, which is returned."""
+        self._cached[owner] -= blocks
+        if self._cached[owner]:
+            return False
+        del self._cached[owner], self._orders[owner], self._idle[owner]
+        return True
 
     def _level(self, owner: int) -> float:
         return self._idle[owner] / self._weights.get(owner, 1.0)
@@ -122,7 +136,7 @@ class Shared:
         heap = self._heap
         while heap:
             level, owner = -heap[0][0], -heap[0][1]
-            if self._idle[owner] and level == self._level(owner):
+            if self._idle.get(owner) and level == self._level(owner):
                 return owner
             heappop(heap)
         return None
@@ -143,13 +157,9 @@ class Shared:
         return max(int(above * self._weights.get(owner, 1.0)), 1)
 
     def _strays(self, count: int) -> list[int]:
-        strays: list[int] = []
-        while len(strays) < count:
-            block = self._blocks.stray()
-            if block is None:
-                break
+        strays = self._blocks.strays(count)
+        for block in strays:
             self.drop([block])
-            strays.append(block)
         return strays
 
     def _runs(self, blocks: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
