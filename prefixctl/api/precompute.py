@@ -1,0 +1,234 @@
+"""Fill the disk tier with governed prefixes, by an engine that serves no traffic."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+
+from prefixctl.api.serve import build_serve_command
+from prefixctl.api.tiers import full_blocks, nvme_of
+from prefixctl.api.warm import namespaces_of, warm_item
+from prefixctl.config import Config
+from prefixctl.engine.launch import Server, free_port
+from prefixctl.errors import ExitCode, NothingToDoError, ServerError
+from prefixctl.prompts.target import Target, load_target, measure, model_version
+from prefixctl.registry.publish import load_live
+from prefixctl.registry.worktree import governed_prompts
+from prefixctl.tiers.directory import write_privately
+from prefixctl.tiers.view import stored_model
+from prefixctl.warm.run import SaltedNamespace, WarmItem
+
+STORE_SECONDS = 60.0
+REQUEST_SECONDS = 600.0
+LONGEST_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precomputed:
+    """One prefix in one namespace.
+
+    Attributes:
+        prompt: The prompt's name.
+        version: Its version; 0 for the work tree.
+        target: The target.
+        key: The prefix key.
+        namespace: Label of the namespace.
+        epoch: Of the salts.
+        tokens: Tokens of its full blocks.
+        blocks: Its full blocks.
+        model: The folder in the tier.
+        status: ``stored``, ``was stored``, ``too short``, ``drift`` or ``not stored``.
+        message: Why not.
+    """
+
+    prompt: str
+    version: int
+    target: str
+    key: str
+    namespace: str
+    epoch: int
+    tokens: int
+    blocks: int
+    model: str = ""
+    status: str = "not stored"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecomputeReport:
+    """All prefixes of a run, and where it is written down."""
+
+    prefixes: tuple[Precomputed, ...]
+    manifest: str
+    seconds: float
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 if a prefix is not whole, 5 if a target is not what a version was made for."""
+        states = {p.status for p in self.prefixes}
+        if "drift" in states:
+            return ExitCode.DRIFT
+        return ExitCode.FINDINGS if "not stored" in states else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    item: WarmItem
+    namespace: SaltedNamespace
+    token_ids: tuple[int, ...]
+    hashes: tuple[bytes, ...]
+    entry: Precomputed
+
+
+def precompute_prefixes(
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    target: str | None = None,
+    tenants: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    work_tree: bool = False,
+    environment: Mapping[str, str],
+    on_progress: Callable[[str, int, int], None] = lambda *_: None,
+) -> PrecomputeReport:
+    """Store the full blocks of every prefix, and nothing behind them.
+
+    What the disk holds already is not computed; without anything to compute no engine starts.
+
+    Args:
+        config: The configuration, with `tiers.nvme`.
+        names: Prompts; all live ones if empty.
+        target: Its name; may be left out if there is one only.
+        tenants: Tenants to compute for, each under its own salt.
+        groups: Share groups to compute for. Without tenants and groups there is no salt.
+        work_tree: The prompts as they are in the work tree, instead of the live versions.
+        environment: Where the tenancy secret may stand.
+        on_progress: Told a label, the number done and the number of all.
+
+    Raises:
+        ConfigError: If no NVMe tier is configured.
+        NothingToDoError: If no version is live.
+        ServerError: If the engine does not start.
+    """
+    started = time.monotonic()
+    path = config.root / nvme_of(config).path
+    name, settings = config.only_target(target)
+    loaded = load_target(config, name)
+    items = _items(config, loaded, names, work_tree=work_tree)
+    spaces = list(namespaces_of(config, model_version(settings), tenants, groups, environment))
+    jobs = [_job(config, loaded, item, space) for item in items for space in spaces]
+    done = [_known(path, job) for job in jobs]
+    todo = [at for at, entry in enumerate(done) if entry.status == "not stored"]
+    if todo:
+        on_progress("starting an engine", 0, len(todo))
+        port = free_port()
+        command = build_serve_command(config, None, target=name, port=port)
+        log = config.registry_path.parent / "precompute.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with Server(command, log=log, environment=os.environ) as server:
+            for count, at in enumerate(todo):
+                on_progress(jobs[at].item.prompt.name, count, len(todo))
+                done[at] = _store(path, jobs[at], server.url, config.served_name(settings))
+    manifest = manifest_path(config)
+    _write_manifest(manifest, done)
+    return PrecomputeReport(
+        prefixes=tuple(done), manifest=str(manifest), seconds=time.monotonic() - started
+    )
+
+
+def manifest_path(config: Config) -> Path:
+    """Where runs are written down: beside the registry."""
+    return config.registry_path.with_name("precomputed.json")
+
+
+def _items(
+    config: Config, target: Target, names: Sequence[str], *, work_tree: bool
+) -> list[WarmItem]:
+    if work_tree:
+        return [
+            WarmItem(
+                prompt=prompt,
+                version=0,
+                measurement=measure(prompt, target, config.prefix_cache),
+            )
+            for prompt in governed_prompts(config, names)
+        ]
+    published = load_live(config, names)
+    if not published:
+        raise NothingToDoError(
+            "no version is live",
+            path=str(config.registry_path),
+            hint="prefixctl publish --all, or --work-tree",
+        )
+    return [warm_item(config, target, p) for p in published]
+
+
+def _job(config: Config, target: Target, item: WarmItem, space: SaltedNamespace) -> _Job:
+    token_ids, hashes = full_blocks(target, item.measurement, space.salt)
+    entry = Precomputed(
+        prompt=item.prompt.name,
+        version=item.version,
+        target=target.name,
+        key=item.measurement.key,
+        namespace=space.label,
+        epoch=config.tenancy.epoch,
+        tokens=len(token_ids),
+        blocks=len(hashes),
+        message=item.drift,
+        status="drift" if item.drift else "not stored" if hashes else "too short",
+    )
+    return _Job(item=item, namespace=space, token_ids=token_ids, hashes=tuple(hashes), entry=entry)
+
+
+def _known(path: Path, job: _Job) -> Precomputed:
+    model = stored_model(path, job.hashes) if job.entry.status == "not stored" else None
+    return job.entry if model is None else _with(job.entry, model=model, status="was stored")
+
+
+def _store(path: Path, job: _Job, url: str, served: str) -> Precomputed:
+    """Compute the prefix alone, so that its last block is stored and no tail."""
+    body: dict[str, object] = {"model": served, "prompt": list(job.token_ids), "max_tokens": 1}
+    if job.namespace.salt is not None:
+        body["cache_salt"] = str(job.namespace.salt)
+    try:
+        with httpx.Client(base_url=url, timeout=REQUEST_SECONDS, trust_env=False) as client:
+            answer = client.post("/v1/completions", json=body)
+            if not answer.is_success:
+                text = answer.text[:LONGEST_ERROR].replace(str(job.namespace.salt), "***")
+                return _with(job.entry, message=f"the engine answered {answer.status_code}: {text}")
+            deadline = time.monotonic() + STORE_SECONDS
+            while (model := stored_model(path, job.hashes)) is None:
+                if time.monotonic() > deadline:
+                    message = "computed, but not all blocks came to the disk: is it full?"
+                    return _with(job.entry, message=message)
+                time.sleep(0.1)
+    except httpx.HTTPError as exc:
+        raise ServerError(f"the engine stopped answering: {exc}", hint="see its log") from exc
+    return _with(job.entry, model=model, status="stored")
+
+
+def _with(entry: Precomputed, **changes: str) -> Precomputed:
+    return Precomputed(**(asdict(entry) | changes))
+
+
+def _write_manifest(path: Path, entries: Sequence[Precomputed]) -> None:
+    """Keep what earlier runs stored, unless this one says something else of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["prefixes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        before = []
+    merged = {_name(entry): entry for entry in before if isinstance(entry, dict)}
+    merged |= {_name(entry): entry for entry in map(asdict, entries)}
+    text = json.dumps({"schema": 1, "prefixes": list(merged.values())}, indent=2)
+    write_privately(path, text)
+
+
+def _name(entry: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(entry.get(k) for k in ("key", "target", "namespace", "epoch"))

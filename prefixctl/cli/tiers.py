@@ -1,0 +1,252 @@
+"""``tiers``: what lies below the device, and what an operator does to it; ``precompute``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from prefixctl.cli.output import Format, FormatOption, load, out, print_json, say, talk
+
+if TYPE_CHECKING:
+    from prefixctl.api.precompute import Precomputed
+    from prefixctl.api.tiers import ServerTiers, TierReport
+
+SCHEMA = 1
+app = typer.Typer(no_args_is_help=True, help="Host memory and disk behind the device's cache.")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app, name="tiers")
+    parent.command("precompute")(precompute)
+
+
+@app.command("show")
+def show(
+    context: typer.Context,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask this server for its counters; repeat for more."),
+    ] = None,
+    victims: Annotated[int, typer.Option(min=0, help="How many next victims to name.")] = 5,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Occupancy, hit shares, causes of misses, latency, and what would be evicted next."""
+    from prefixctl.api.tiers import show_tiers
+
+    report = show_tiers(load(context), servers=server or (), victims=victims)
+    if output is Format.JSON:
+        print_json({"schema": SCHEMA, **asdict(report)})
+    else:
+        print_report(report)
+
+
+@app.command("purge")
+def purge(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The tenant, or the group with --group.")],
+    group: Annotated[bool, typer.Option("--group", help="The name is a share group's.")] = False,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Remove a tenant's blocks from the disk, and its encryption key; prove that none is left.
+
+    Exit 1 if a block is left.
+    """
+    from prefixctl.api.tiers import purge as api_purge
+    from prefixctl.errors import ExitCode
+
+    done = api_purge(load(context), name, group=group, environment=os.environ)
+    if output is Format.JSON:
+        print_json({"schema": SCHEMA, **asdict(done)})
+    else:
+        key = ", its key is destroyed" if done.key_destroyed else ""
+        say(f"{name}: {done.blocks:,} blocks removed, {done.left:,} left{key}")
+    raise typer.Exit(ExitCode.FINDINGS if done.left else ExitCode.OK)
+
+
+@app.command("retire")
+def retire(
+    context: typer.Context,
+    version: Annotated[str, typer.Argument(help="The version, as support-agent@3.")],
+) -> None:
+    """Let the blocks of a version go first when the disk is full."""
+    from prefixctl.api.tiers import retire as api_retire
+
+    path = api_retire(load(context), version)
+    say(f"{version}: its blocks in {path} go first when space is short")
+
+
+@app.command("key")
+def key(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A tenant or group; '*' for everybody else.")],
+) -> None:
+    """Make an encryption key for a tenant's or group's blocks on the disk."""
+    from prefixctl.api.tiers import make_key
+
+    say(f"a key for {name} is in {make_key(load(context), name)}")
+
+
+@app.command("rekey")
+def rekey(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Prompts; all live ones if omitted.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Target.", show_default=False)] = None,
+    tenant: Annotated[list[str] | None, typer.Option(help="Carry this tenant over.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Carry this share group over.")] = None,
+    to_epoch: Annotated[
+        int | None, typer.Option(min=0, help="The next epoch; one more if omitted.")
+    ] = None,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Before salts rotate: store the blocks of live prefixes under the next epoch's names.
+
+    No engine is needed. Exit 1 if a prefix is not whole under the new names.
+    """
+    from prefixctl.api.rekey import rekey as api_rekey
+
+    report = api_rekey(
+        load(context),
+        names or (),
+        target=target,
+        tenants=tenant or (),
+        groups=group or (),
+        to_epoch=to_epoch,
+        environment=os.environ,
+    )
+    if output is Format.JSON:
+        print_json({"schema": SCHEMA, **asdict(report)})
+    else:
+        for p in report.prefixes:
+            say(f"{p.prompt}@{p.version} of {p.namespace}: {p.carried:,} of {p.blocks:,} blocks")
+        talk().print(f"epoch {report.from_epoch} to {report.to_epoch}")
+    raise typer.Exit(report.exit_code)
+
+
+def precompute(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Prompts; all live ones if omitted.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Target to compute for.", show_default=False)
+    ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="Compute under this tenant's salt; repeat for more.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Compute under this share group's salt.")
+    ] = None,
+    work_tree: Annotated[
+        bool, typer.Option("--work-tree", help="The prompts as they are in the work tree.")
+    ] = False,
+    output: FormatOption = Format.TEXT,
+) -> None:
+    """Fill the disk tier with the live prefixes, without serving traffic.
+
+    Run it again to resume: what is stored is not computed again. Exit 1 if a prefix is not whole.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from prefixctl.api.precompute import precompute_prefixes
+
+    columns = (TextColumn("precompute"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, TextColumn("{task.description}"), console=talk(), transient=True
+    ) as bar:
+        task = bar.add_task("", total=None)
+        report = precompute_prefixes(
+            load(context),
+            names or (),
+            target=target,
+            tenants=tenant or (),
+            groups=group or (),
+            work_tree=work_tree,
+            environment=os.environ,
+            on_progress=lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total
+            ),
+        )
+    if output is Format.JSON:
+        print_json({"schema": SCHEMA, **asdict(report)})
+    else:
+        print_precomputed(report.prefixes)
+        talk().print(f"manifest: {report.manifest}")
+    raise typer.Exit(report.exit_code)
+
+
+def print_precomputed(prefixes: tuple[Precomputed, ...]) -> None:
+    """A table with one line for each prompt and namespace."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("prompt", "namespace"):
+        table.add_column(heading)
+    for heading in ("tokens", "blocks"):
+        table.add_column(heading, justify="right")
+    table.add_column("status")
+    for p in prefixes:
+        table.add_row(
+            f"{p.prompt}@{p.version}", p.namespace, f"{p.tokens:,}", f"{p.blocks:,}", p.status
+        )
+    out().print(table)
+
+
+def print_report(report: TierReport) -> None:
+    """Tables: models in the folder, servers, next victims."""
+    from rich.table import Table
+
+    view = report.view
+    say(f"{view.path}: {_size(view.bytes)} of {_size(report.max_bytes)} in use")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("model", "since", "blocks", "size", "last use", "versions"):
+        table.add_column(heading, justify="right" if heading in {"blocks", "size"} else "left")
+    for model in view.models:
+        named = ", ".join(f"{k} {v:,}" for k, v in list(model.versions.items())[:3]) or "-"
+        blocks = f"{model.blocks:,}" + (f" ({model.broken:,} broken)" if model.broken else "")
+        table.add_row(
+            model.folder, _when(model.created), blocks, _size(model.bytes),
+            _when(model.used_last) if model.blocks else "-", named,
+        )  # fmt: skip
+    out().print(table)
+    for server in report.servers:
+        print_server(server)
+    if view.victims:
+        say("next to go:")
+        for victim in view.victims:
+            version = f" of {victim.version}" if victim.version else ""
+            say(f"  {victim.key[:16]} at depth {victim.depth}{version}, used {_when(victim.used)}")
+
+
+def print_server(server: ServerTiers) -> None:
+    """What one server's tiers gave."""
+    prompt = max(server.prompt_tokens, 1)
+    shares = ", ".join(f"{k} {v / prompt:.1%}" for k, v in server.cached_tokens.items()) or "none"
+    say(f"{server.url}: prompt tokens served by {shares}")
+    for what, counts in (
+        ("misses", server.misses),
+        ("not stored", server.refused),
+        ("evicted", server.evictions),
+    ):
+        named = ", ".join(f"{label} {count:,}" for label, count in counts.items() if count)
+        say(f"  {what}: {named or 'none'}")
+    times = [
+        f"{what} {ms:.2f} ms a block"
+        for what, ms in (("load", server.load_ms), ("store", server.store_ms))
+        if ms is not None
+    ]
+    say(f"  {server.hits:,} loaded, {server.stored:,} stored; {', '.join(times) or 'no times'}")
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,235 @@
+"""What one process knows of the blocks of its model, and which of them goes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from prefixctl.core.policy.blocks import Blocks
+from prefixctl.core.policy.expiry import Expiry
+from prefixctl.core.policy.make import POLICIES
+from prefixctl.core.policy.pins import Pinned, PinOutcome
+from prefixctl.core.policy.port import EvictionPolicy
+from prefixctl.core.policy.shares import Shared
+from prefixctl.tiers.block import NO_OWNER, Header
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a tier chooses what to keep.
+
+    Attributes:
+        policy: Name of a policy that governs; see `prefixctl.core.policy.make`.
+        depth_cost: What one block of depth adds to the cost of a block at the root.
+        ttl_seconds: How long a block lives that nobody uses; None for no limit.
+        shares: Whether owners share the space out evenly.
+        pinned_share: Share of the blocks that may be pinned.
+    """
+
+    policy: str = "lru"
+    depth_cost: float = 0.0
+    ttl_seconds: float | None = 86_400.0
+    shares: bool = False
+    pinned_share: float = 0.2
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A block that is on the disk as far as this process knows.
+
+    Attributes:
+        key: Its key.
+        slot: Its number for the policy.
+        used: When it was last used, in seconds since 1970.
+        noted: When that was last written to the file, for other processes to see.
+        label: Its version.
+        owner: Its owner's tag.
+        depth: Blocks before it in the prefix.
+        parent: The key of the block before it.
+    """
+
+    key: bytes
+    slot: int
+    used: float
+    noted: float
+    label: str
+    owner: bytes
+    depth: int
+    parent: bytes
+
+
+class Index:
+    """Blocks by key, ordered by a policy; not safe to use from several threads at once."""
+
+    def __init__(self, *, slots: int, rules: Rules, clock: Callable[[], float]) -> None:
+        """Start empty.
+
+        Args:
+            slots: Blocks at most.
+            rules: What to keep.
+            clock: The time in seconds since 1970.
+        """
+        self._clock = clock
+        self._now: float | None = None
+        self._slots = slots
+        self._fresh_slots = iter(range(slots))
+        self._free_slots: list[int] = []
+        self._owners: dict[bytes, int] = {NO_OWNER: 0}
+        self.entries: dict[bytes, Entry] = {}
+        self._keys: dict[int, bytes] = {}
+        self._labels: dict[str, set[bytes]] = {}
+        self._retiring: list[bytes] = []
+        kind = POLICIES[rules.policy]
+        blocks = Blocks(slots)
+        inner: EvictionPolicy = (
+            Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
+            if rules.shares
+            else kind.make(blocks, rules.depth_cost)
+        )
+        ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
+        self._expiry = Expiry(inner, size=slots, ttl_seconds=ttl, clock=self._time)
+        self._policy = Pinned(self._expiry, size=slots, cap=int(slots * rules.pinned_share))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no slot for one more block."""
+        return len(self.entries) >= self._slots
+
+    @property
+    def pinned(self) -> int:
+        """Blocks that no eviction may choose."""
+        return self._policy.pinned
+
+    def add(self, header: Header, used: float) -> None:
+        """Enter a block that is on the disk, last used at that time.
+
+        If its parent is not known it stands as a root.
+        """
+        self.add_all([(header, used)])
+
+    def add_all(self, found: Sequence[tuple[Header, float]]) -> None:
+        """Enter blocks in any order, so that chains and the order of last use are right."""
+        entered = [
+            entry
+            for header, used in sorted(found, key=lambda f: f[0].depth)
+            if (entry := self._enter(header, used)) is not None
+        ]
+        for entry in sorted(entered, key=lambda e: (e.used, -e.depth)):
+            self._release([entry.slot], entry.used)
+
+    def _enter(self, header: Header, used: float) -> Entry | None:
+        if header.key in self.entries or self.is_full:
+            return None
+        slot = self._free_slots.pop() if self._free_slots else next(self._fresh_slots)
+        parent = self.entries.get(header.parent)
+        owner = self._owners.setdefault(header.owner, len(self._owners))
+        entry = Entry(
+            key=header.key,
+            slot=slot,
+            used=used,
+            noted=used,
+            label=header.label,
+            owner=header.owner,
+            depth=header.depth,
+            parent=header.parent,
+        )
+        self.entries[header.key] = entry
+        self._keys[slot] = header.key
+        self._labels.setdefault(header.label, set()).add(header.key)
+        keys: list[Hashable] = [header.key]
+        self._policy.admit([slot], keys, None if parent is None else parent.slot, owner)
+        return entry
+
+    def use(self, keys: Sequence[bytes]) -> None:
+        """Blocks of one request were used, the root first."""
+        known = [self.entries[key] for key in keys if key in self.entries]
+        now = self._clock()
+        for entry in known:
+            entry.used = now
+        slots = [entry.slot for entry in known]
+        self._policy.hold(slots)
+        self._release(slots[::-1], now)
+
+    def is_expired(self, key: bytes) -> bool:
+        """Whether a known block was not used for too long."""
+        entry = self.entries.get(key)
+        return entry is not None and not self._expiry.fresh([entry.slot])
+
+    def remove(self, key: bytes) -> Entry | None:
+        """Forget a block for another reason than eviction."""
+        entry = self.entries.get(key)
+        if entry is not None:
+            self._policy.drop([entry.slot])
+            self._forget(entry)
+        return entry
+
+    def victim(self) -> Entry | None:
+        """The block that goes next, forgotten; None if there is none that may go."""
+        slots = self._policy.evict(1)
+        if not slots:
+            return None
+        entry = self.entries[self._keys[slots[0]]]
+        self._forget(entry)
+        return entry
+
+    def enter_again(self, entry: Entry, used: float) -> None:
+        """Enter a victim again that was used by another process at that time."""
+        header = Header(
+            material=b"",
+            key=entry.key,
+            parent=entry.parent,
+            body_bytes=0,
+            stored_bytes=0,
+            created=used,
+            depth=entry.depth,
+            owner=entry.owner,
+            label=entry.label,
+        )
+        self.add(header, used)
+
+    def retired_victim(self, labels: Iterable[str]) -> Entry | None:
+        """The deepest block of a retired version, forgotten; pinned ones stay."""
+        waiting = {label for label in labels if self._labels.get(label)}
+        while waiting:
+            if not self._retiring:
+                self._retiring = self._retire(waiting)
+            if not self._retiring:
+                return None
+            entry = self.entries.get(self._retiring.pop())
+            if entry is not None and entry.label in waiting:
+                return self.remove(entry.key)
+        return None
+
+    def _retire(self, labels: Iterable[str]) -> list[bytes]:
+        """Blocks of these versions, the deepest last."""
+        entries = [self.entries[key] for label in labels for key in self._labels[label]]
+        loose = [entry for entry in entries if not self._policy.is_pinned(entry.slot)]
+        return [entry.key for entry in sorted(loose, key=lambda e: (e.depth, e.key))]
+
+    def pin(self, keys: Sequence[bytes]) -> PinOutcome:
+        """Keep known blocks, the root first, up to the cap."""
+        return self._policy.pin([self.entries[k].slot for k in keys if k in self.entries])
+
+    def unpin(self, keys: Sequence[bytes]) -> int:
+        """Give pinned blocks back to the order."""
+        slots = [self.entries[k].slot for k in keys if k in self.entries]
+        return self._policy.unpin(slots[::-1])
+
+    def _release(self, slots: Sequence[int], used: float) -> None:
+        self._now = used
+        try:
+            self._policy.free(slots)
+        finally:
+            self._now = None
+
+    def _time(self) -> float:
+        return self._clock() if self._now is None else self._now
+
+    def _forget(self, entry: Entry) -> None:
+        del self.entries[entry.key]
+        del self._keys[entry.slot]
+        self._labels[entry.label].discard(entry.key)
+        self._free_slots.append(entry.slot)

@@ -1,0 +1,376 @@
+"""The tier itself: blocks of one model in a folder that several processes share.
+
+Nothing is fsynced: the tier is a cache. What a crash of the machine leaves half on the disk fails
+its checksum and is a miss; a killed process loses nothing that it had put in place, since files
+appear whole, by rename.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace as dataclass_replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from prefixctl.core.policy.pins import PinOutcome
+from prefixctl.errors import InputError
+from prefixctl.tiers.block import (
+    HEADER_BYTES,
+    BadBlockError,
+    Header,
+    MissCause,
+    footprint_bytes,
+)
+from prefixctl.tiers.counters import EvictionReason, RefusalReason, TierCounters
+from prefixctl.tiers.directory import TierDirectory, block_name, file_size
+from prefixctl.tiers.index import Index, Rules
+from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
+from prefixctl.tiers.material import Material
+from prefixctl.tiers.read import PASSING, read_block, read_headers
+from prefixctl.tiers.room import Room
+from prefixctl.tiers.write import Place, write_block
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+FULL_PAUSE_SECONDS = 1.0
+NOTE_SECONDS = 60.0
+"""How often at most a use is written to the file, for other processes and the next start."""
+
+
+class BlockStore:
+    """Blocks of one material, bounded together with all others in the folder.
+
+    Safe to use from several threads; several processes may open one folder, each with its own
+    index. A block that another process has written is found by its file.
+
+    Attributes:
+        counters: What is counted.
+        max_bytes: Disk space of all blocks in the folder.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        material: Material,
+        block_bytes: int,
+        max_bytes: int,
+        rules: Rules | None = None,
+        keyring: KeyRing | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the folder and read the header of every block of the material.
+
+        Args:
+            path: The folder; made if it is not there.
+            material: What the blocks depend on.
+            block_bytes: KV bytes of one block.
+            max_bytes: Disk space of the whole folder.
+            rules: What to keep.
+            keyring: Encrypts blocks with the key of their owner.
+            clock: The time in seconds since 1970.
+
+        Raises:
+            InputError: If the folder cannot be used, or not one block fits.
+        """
+        self.max_bytes = max_bytes
+        self.block_bytes = block_bytes
+        self.counters = TierCounters("nvme")
+        self._clock = clock
+        self._keyring = keyring
+        self._material = material
+        self._rules = rules or Rules()
+        ttl = self._rules.ttl_seconds
+        self._note_seconds = NOTE_SECONDS if ttl is None else min(NOTE_SECONDS, ttl / 10)
+        self._file_bytes = HEADER_BYTES + block_bytes + (TAG_BYTES if keyring else 0)
+        self._footprint = footprint_bytes(self._file_bytes)
+        if self._footprint > max_bytes:
+            raise InputError(
+                f"a tier of {max_bytes:,} bytes holds no block of {self._footprint:,}",
+                path=str(path),
+                hint="make the tier larger",
+            )
+        self.directory = TierDirectory(path)
+        self._folder = self.directory.introduce(
+            material.folder,
+            {"material": material.digest.hex(), "block_bytes": block_bytes, **material.facts},
+            clock(),
+        )
+        self._lock = Lock()
+        slots = max_bytes // self._footprint + 1
+        self._index = Index(slots=slots, rules=self._rules, clock=clock)
+        self._bad: dict[bytes, MissCause] = {}
+        self._paused_until = 0.0
+        self._room = Room(
+            self.directory,
+            material.folder,
+            index=self._index,
+            lock=self._lock,
+            counters=self.counters,
+            ttl_seconds=self._rules.ttl_seconds,
+            clock=clock,
+            refresh=self.refresh,
+        )
+        self._learn(self.directory.take_listing(material.folder))
+
+    def contains(self, key: bytes) -> bool:
+        """Whether a block may be there; only `load` can tell that it is sound. No waiting."""
+        with self._lock:
+            cause = self._bad.get(key)
+            known = key in self._index.entries and not self._index.is_expired(key)
+        if cause is None and not known:
+            cause = self._look(key)
+        if cause is not None:
+            self.counters.miss(cause)
+        return cause is None
+
+    def load(self, key: bytes, into: memoryview) -> MissCause | None:
+        """Read a block and verify it; None if it is good.
+
+        Args:
+            key: Its key.
+            into: `block_bytes` bytes; after a miss their content means nothing.
+        """
+        started = time.perf_counter()
+        path = self._folder / block_name(key)
+        try:
+            if self._keyring is not None:
+                self._keyring.refresh()
+            header, used = self._read(path, key, into)
+        except BadBlockError as bad:
+            self._reject(key, path, bad.cause, useless=bad.useless)
+            return bad.cause
+        except OSError as exc:
+            cause = MissCause.ABSENT if exc.errno == errno.ENOENT else MissCause.UNREADABLE
+            self._reject(key, path, cause, useless=exc.errno not in PASSING)
+            return cause
+        except InputError:
+            self.counters.miss(MissCause.FOREIGN)
+            return MissCause.FOREIGN
+        with self._lock:
+            self._index.add(header, used)
+        self.counters.hit(time.perf_counter() - started)
+        return None
+
+    def use(self, keys: Sequence[bytes]) -> None:
+        """Blocks of one request were loaded, the root first: they stay longer."""
+        now = self._clock()
+        with self._lock:
+            self._index.use(keys)
+            stale = [
+                entry
+                for key in keys
+                if (entry := self._index.entries.get(key))
+                and now - entry.noted >= self._note_seconds
+            ]
+            for entry in stale:
+                entry.noted = now
+        for entry in stale:
+            with suppress(OSError):
+                os.utime(self._folder / block_name(entry.key), (now, now))
+
+    def put(self, place: Place, body: bytes | memoryview) -> bool:
+        """Store a block; True if it is in the tier afterwards.
+
+        A block that does not get in is counted with the reason; nothing is raised for it.
+
+        Raises:
+            ValueError: If body, key or label have a wrong size.
+        """
+        if len(body) != self.block_bytes:
+            raise ValueError(f"a block of {len(body):,} bytes, not {self.block_bytes:,}")
+        place.check()
+        with self._lock:
+            replace = place.key in self._bad
+            if place.key in self._index.entries and not replace:
+                return True
+        path = self._folder / block_name(place.key)
+        if not replace and file_size(path) is not None:
+            return True
+        started = time.perf_counter()
+        self._room.refresh_if_wanted()
+        if time.monotonic() < self._paused_until:
+            self.counters.refused(RefusalReason.DISK_FULL)
+            return False
+        refusal = self._write(place, path, body, replace=replace)
+        if refusal is not None:
+            self.counters.refused(refusal)
+            return False
+        self.counters.stored(time.perf_counter() - started)
+        return True
+
+    def keys(self) -> list[bytes]:
+        """The keys that this process knows of."""
+        with self._lock:
+            return list(self._index.entries)
+
+    def place_of(self, key: bytes) -> Place:
+        """Where a known block belongs; KeyError if it is not known."""
+        with self._lock:
+            entry = self._index.entries[key]
+        return Place(
+            key=key, parent=entry.parent, depth=entry.depth, owner=entry.owner, label=entry.label
+        )
+
+    def pin(self, keys: Sequence[bytes]) -> PinOutcome:
+        """Keep blocks, the root first, up to the share of the rules."""
+        with self._lock:
+            return self._index.pin(keys)
+
+    def unpin(self, keys: Sequence[bytes]) -> int:
+        """Let pinned blocks go again; returns how many were pinned."""
+        with self._lock:
+            return self._index.unpin(keys)
+
+    def discard(self, key: bytes) -> None:
+        """Remove a block, if it is there."""
+        with self.directory.locked():
+            self.directory.remove(self._folder / block_name(key))
+        with self._lock:
+            self._index.remove(key)
+            self._bad.pop(key, None)
+
+    def refresh(self) -> None:
+        """Learn what other processes have written and removed; damaged files are removed."""
+        self._learn(self.directory.files(self._material.folder))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Counters and occupancy as plain values."""
+        with self._lock:
+            blocks, pinned = len(self._index), self._index.pinned
+        return {
+            **self.counters.snapshot(),
+            "blocks": blocks,
+            "pinned_blocks": pinned,
+            "bytes": self.directory.total_bytes,
+            "max_bytes": self.max_bytes,
+        }
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self.directory.close()
+
+    def _learn(self, files: Iterable[tuple[str, int, float]]) -> None:
+        """What lies in our part of the folder, from a listing of it."""
+        found, damaged = read_headers(files, self._material.digest, self._file_bytes)
+        with self.directory.locked():
+            for path in damaged:
+                if self.directory.remove(Path(path)):
+                    self.counters.evicted(EvictionReason.DAMAGED)
+        there = {header.key for header, _ in found}
+        # What was stored while the folder was read is not among them, and yet there.
+        gone = [
+            key
+            for key in self.keys()
+            if key not in there and file_size(self._folder / block_name(key)) is None
+        ]
+        with self._lock:
+            for key in gone:
+                self._index.remove(key)
+            self._index.add_all(found)
+
+    def _look(self, key: bytes) -> MissCause | None:
+        """Why a block that is not in the index is not there; None if its file is."""
+        try:
+            status = (self._folder / block_name(key)).stat()
+        except FileNotFoundError:
+            return MissCause.ABSENT
+        except OSError:
+            return MissCause.UNREADABLE
+        if self._is_old(status.st_mtime):
+            with self._lock:
+                self._bad[key] = MissCause.EXPIRED
+            return MissCause.EXPIRED
+        return None
+
+    def _read(self, path: Path, key: bytes, into: memoryview) -> tuple[Header, float]:
+        header, used = read_block(path, self._material.digest, key, into, self._keyring)
+        if self._is_old(used):
+            raise BadBlockError(MissCause.EXPIRED, useless=False)
+        return header, used
+
+    def _is_old(self, used: float) -> bool:
+        ttl = self._rules.ttl_seconds
+        return ttl is not None and used < self._clock() - ttl
+
+    def _reject(self, key: bytes, path: Path, cause: MissCause, *, useless: bool) -> None:
+        """Count a miss, and see that the file is gone or at least not asked for again.
+
+        A file that is of use to others stays in the index, so that it can be evicted.
+        """
+        self.counters.miss(cause)
+        gone = cause is MissCause.ABSENT
+        if useless:
+            with self.directory.locked(), suppress(OSError):
+                if self.directory.remove(path):
+                    self.counters.evicted(EvictionReason.DAMAGED)
+                gone = True
+        with self._lock:
+            if gone:
+                self._index.remove(key)
+                self._bad.pop(key, None)
+            elif cause is not MissCause.UNREADABLE or useless:
+                self._bad[key] = cause
+
+    def _write(
+        self, place: Place, path: Path, body: bytes | memoryview, *, replace: bool
+    ) -> RefusalReason | None:
+        header = Header(
+            material=self._material.digest,
+            key=place.key,
+            body_bytes=self.block_bytes,
+            stored_bytes=self._file_bytes - HEADER_BYTES,
+            created=self._clock(),
+            parent=place.parent,
+            depth=place.depth,
+            owner=place.owner,
+            label=place.label,
+        )
+        header, stored = self._encrypted(header, body)
+        if stored is None:
+            return RefusalReason.NO_KEY
+        header = header.sealed(stored)
+        try:
+            with self.directory.locked():
+                if not self._room.make(self._footprint, self.max_bytes):
+                    return RefusalReason.NO_ROOM
+                descriptor, temporary = self.directory.reserve(self._file_bytes)
+        except OSError as exc:
+            return self._disk_failed(exc)
+        try:
+            try:
+                write_block(descriptor, header, stored)
+            finally:
+                os.close(descriptor)
+            self.directory.commit(temporary, path, self._file_bytes, replace=replace)
+        except OSError as exc:
+            self.directory.abandon(temporary, self._file_bytes)
+            return self._disk_failed(exc)
+        with self._lock:
+            if replace:
+                self._bad.pop(place.key, None)
+                self._index.remove(place.key)
+            self._index.add(header, header.created)
+        return None
+
+    def _encrypted(
+        self, header: Header, body: bytes | memoryview
+    ) -> tuple[Header, bytes | memoryview | None]:
+        if self._keyring is None:
+            return header, body
+        try:
+            self._keyring.refresh()
+            nonce, stored = self._keyring.encrypt(header, body)
+        except (InputError, KeyError):
+            return header, None
+        return dataclass_replace(header, nonce=nonce), stored
+
+    def _disk_failed(self, exc: OSError) -> RefusalReason:
+        if exc.errno in DISK_ERRORS:
+            self._paused_until = time.monotonic() + FULL_PAUSE_SECONDS
+            return RefusalReason.DISK_FULL
+        return RefusalReason.ERROR

@@ -1,0 +1,70 @@
+"""A block on its way to the disk: where it belongs, written whole and read back."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prefixctl.tiers.block import (
+    HEADER_BYTES,
+    MOST_KEY_BYTES,
+    MOST_LABEL_BYTES,
+    NO_OWNER,
+    Header,
+    checksum,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a block belongs.
+
+    Attributes:
+        key: The engine's key.
+        parent: The key before it, empty at the root.
+        depth: Blocks before it.
+        owner: Tag of who pays for it.
+        label: The version it belongs to.
+    """
+
+    key: bytes
+    parent: bytes = b""
+    depth: int = 0
+    owner: bytes = NO_OWNER
+    label: str = ""
+
+    def check(self) -> None:
+        """Raise ValueError if keys or label do not fit into a header."""
+        if not 0 < len(self.key) <= MOST_KEY_BYTES or len(self.parent) > MOST_KEY_BYTES:
+            raise ValueError(f"keys have 1 to {MOST_KEY_BYTES} bytes")
+        if len(self.label.encode()) > MOST_LABEL_BYTES:
+            raise ValueError(f"a label has at most {MOST_LABEL_BYTES} bytes")
+
+
+def write_block(descriptor: int, header: Header, stored: bytes | memoryview) -> None:
+    """Write header and bytes, and read the bytes back before anybody is told of them.
+
+    Raises:
+        OSError: If the disk fails, is full, or gives back something else.
+    """
+    _write_all(descriptor, [header.pack(), stored])
+    _verify(descriptor, header)
+
+
+def _write_all(descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
+    size = sum(len(part) for part in parts)
+    written = os.pwritev(descriptor, parts, 0)
+    if written != size:
+        data = b"".join(parts)
+        while written < size:
+            written += os.pwrite(descriptor, memoryview(data)[written:], written)
+
+
+def _verify(descriptor: int, header: Header) -> None:
+    """Read back what was written before anybody is told of it."""
+    stored = bytearray(header.stored_bytes)
+    got = os.preadv(descriptor, [stored], HEADER_BYTES)
+    if got != header.stored_bytes or checksum(stored) != header.body_sum:
+        raise OSError(errno.EIO, "what was written reads differently")

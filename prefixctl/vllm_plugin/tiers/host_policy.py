@@ -1,0 +1,133 @@
+"""The host tier's eviction: the policies of `core.policy` behind vLLM's `CachePolicy`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, order_request_keys
+
+from prefixctl.core.policy.blocks import Blocks
+from prefixctl.core.policy.make import POLICIES
+from prefixctl.core.policy.pins import Pinned, PinOutcome
+from prefixctl.core.policy.port import EvictionPolicy
+from prefixctl.core.policy.shares import Shared
+from prefixctl.tiers.block import NO_OWNER
+from prefixctl.tiers.index import Rules
+from prefixctl.vllm_plugin.tiers.origin import chain_of, origin_of
+
+
+class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
+    """Chunks of host memory as slots of a policy.
+
+    A chunk that is being filled or read is in use; an idle one may go, the last of a prefix
+    first. vLLM makes the policy by name, with the capacity alone: `rules` is set before.
+    """
+
+    rules: ClassVar[Rules] = Rules()
+
+    def __init__(self, cache_capacity: int) -> None:
+        super().__init__(cache_capacity)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all chunks."""
+        capacity, rules = self.cache_capacity, type(self).rules
+        kind, blocks = POLICIES[rules.policy], Blocks(capacity)
+        inner: EvictionPolicy = (
+            Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
+            if rules.shares
+            else kind.make(blocks, rules.depth_cost)
+        )
+        cap = int(capacity * rules.pinned_share)
+        self._policy = Pinned(inner, size=capacity, cap=cap)
+        self._chunks: dict[bytes, Any] = {}
+        self._keys: dict[int, bytes] = {}
+        self._idle: set[bytes] = set()
+        self._expected: dict[bytes, tuple[bytes, bytes]] = {}
+        self._owners: dict[bytes, int] = {NO_OWNER: 0}
+
+    def get(self, key: bytes) -> Any:
+        """The chunk of a key, None if there is none."""
+        return self._chunks.get(key)
+
+    def on_store_miss(self, keys: Iterable[bytes], req_context: Any) -> None:
+        """Keys that will be inserted: remember whose they are and what they hang on."""
+        parents, owner = chain_of(req_context).parents, origin_of(req_context).owner
+        self._expected = {key: (parents.get(key, (b"", 0))[0], owner) for key in keys}
+
+    def insert(self, key: bytes, chunk: Any) -> None:
+        """A chunk was given to a key."""
+        parent, owner = self._expected.pop(key, (b"", NO_OWNER))
+        above = self._chunks.get(parent)
+        number = self._owners.setdefault(owner, len(self._owners))
+        self._chunks[key] = chunk
+        self._keys[chunk.chunk_id] = key
+        names: list[Hashable] = [key]
+        slot = None if above is None else above.chunk_id
+        self._policy.admit([chunk.chunk_id], names, slot, number)
+        if chunk.ref_cnt == 0:
+            self.mark_evictable(key)
+
+    def remove(self, key: bytes) -> None:
+        """A store has failed."""
+        chunk = self._chunks[key]
+        self._policy.drop([chunk.chunk_id])
+        self._forget(chunk.chunk_id)
+
+    def touch(self, keys: Iterable[bytes], req_context: Any) -> None:  # noqa: ARG002 - vLLM's
+        """Chunks were used by one request, the root first."""
+        slots = [self._chunks[key].chunk_id for key in keys if key in self._chunks]
+        self._policy.hold(slots)
+        self._policy.free([s for s in reversed(slots) if self._keys[s] in self._idle])
+
+    def on_request_finished(
+        self,
+        key_groups: Sequence[Sequence[bytes]],
+        insertion_only_keys: set[bytes],
+        reused_keys: set[bytes],  # noqa: ARG002 - the rest of the keys
+        req_context: Any,
+    ) -> None:
+        """A request has ended: what it found was used, what it brought was not yet."""
+        ordered = order_request_keys(key_groups, req_context)
+        self.touch([key for key in ordered if key not in insertion_only_keys], req_context)
+
+    def evict(self, n: int, protected: set[bytes]) -> list[tuple[bytes, Any]] | None:
+        """Exactly so many idle chunks, or None and nothing has changed."""
+        if n == 0:
+            return []
+        kept = [self._chunks[key].chunk_id for key in protected if key in self._idle]
+        loose = [slot for slot in kept if not self._policy.is_pinned(slot)]
+        if len(self._idle) - self._policy.withheld - len(loose) < n:
+            return None
+        self._policy.hold(kept, hit=False)
+        slots = self._policy.evict(n)
+        self._policy.free(kept)
+        victims = [(self._keys[slot], self._chunks[self._keys[slot]]) for slot in slots]
+        for slot in slots:
+            self._forget(slot)
+        return victims
+
+    def mark_evictable(self, key: bytes) -> None:
+        """Nobody reads or fills a chunk any more."""
+        self._idle.add(key)
+        self._policy.free([self._chunks[key].chunk_id])
+
+    def mark_non_evictable(self, key: bytes) -> None:
+        """A chunk is being read."""
+        self._idle.discard(key)
+        self._policy.hold([self._chunks[key].chunk_id], hit=False)
+
+    def pin(self, keys: Sequence[bytes]) -> PinOutcome:
+        """Keep chunks, the root first, up to the share of the rules."""
+        return self._policy.pin([self._chunks[k].chunk_id for k in keys if k in self._chunks])
+
+    def unpin(self, keys: Sequence[bytes]) -> int:
+        """Let pinned chunks go again; returns how many were pinned."""
+        slots = [self._chunks[k].chunk_id for k in keys if k in self._chunks]
+        return self._policy.unpin(slots[::-1])
+
+    def _forget(self, slot: int) -> None:
+        key = self._keys.pop(slot)
+        del self._chunks[key]
+        self._idle.discard(key)

@@ -1,0 +1,81 @@
+"""Whose a request's blocks are, and which of them hangs on which."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefixctl.core.tenancy import Secret
+from prefixctl.core.ticket import TICKET_ARGUMENT, read_ticket
+from prefixctl.core.tiering import EXTRA_NAME
+from prefixctl.tiers.block import MOST_LABEL_BYTES, NO_OWNER, owner_tag
+
+GROUP_BYTES = 4
+"""The end of an offload key: the number of its group (vLLM 0.32, ``kv_offload/base.py``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who pays for blocks, and the version that they belong to."""
+
+    owner: bytes = NO_OWNER
+    label: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Chain:
+    """Parents and depths of a request's keys, and which of them the request has stored itself."""
+
+    known: int = 0
+    parents: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    stored: set[bytes] = field(default_factory=set)
+
+
+def name_origin(request: Any, secret: Secret | None) -> dict[str, Any]:
+    """What the tiers are told of a request, in place of whatever the client has said.
+
+    The tenant and the governed prefix come from a ticket that the gateway signed; without one the
+    salt names the owner, by a digest, and without a salt nobody does.
+    """
+    given = request.sampling_params.extra_args if request.sampling_params else None
+    text = (given or {}).get(TICKET_ARGUMENT)
+    salt = request.cache_salt
+    ticket = None if secret is None else read_ticket(text, secret, salt=salt)
+    params = {k: v for k, v in (request.kv_transfer_params or {}).items() if k != EXTRA_NAME}
+    if ticket is not None:
+        return {**params, EXTRA_NAME: {"owner": ticket.tenant, "label": ticket.prefix}}
+    if salt:
+        digest = hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
+        return {**params, EXTRA_NAME: {"owner": digest, "label": ""}}
+    return params
+
+
+def origin_of(req_context: Any) -> Origin:
+    """What `name_origin` has said, from vLLM's context of the request."""
+    params = req_context.kv_transfer_params
+    said = params.get(EXTRA_NAME) if isinstance(params, Mapping) else None
+    if not isinstance(said, Mapping):
+        return Origin()
+    label = str(said.get("label", ""))
+    fits = len(label.encode()) <= MOST_LABEL_BYTES
+    return Origin(owner=owner_tag(str(said["owner"])), label=label if fits else "")
+
+
+def chain_of(req_context: Any) -> Chain:
+    """The order of a request's keys; kept in the context and made again when it has more."""
+    chain: Chain | None = req_context.get_state(Chain)
+    if chain is None:
+        chain = Chain()
+        req_context.set_state(chain)
+    positions: dict[bytes, int] = req_context._offload_key_positions  # noqa: SLF001 - see seams
+    if chain.known != len(positions):
+        chain.known = len(positions)
+        last: dict[bytes, tuple[bytes, int]] = {}
+        for key in sorted(positions, key=positions.__getitem__):
+            group = key[-GROUP_BYTES:]
+            parent, depth = last.get(group, (b"", 0))
+            chain.parents[key] = (parent, depth)
+            last[group] = (key, depth + 1)
+    return chain

@@ -1,0 +1,91 @@
+"""What the tiers build on in vLLM 0.32; checked before anything is stored."""
+
+from __future__ import annotations
+
+from prefixctl.vllm_plugin import guard
+from prefixctl.vllm_plugin.guard import Seam
+
+_OFFLOAD = "vllm.v1.kv_offload"
+_CONNECTOR = "vllm.distributed.kv_transfer.kv_connector.v1"
+
+SEAMS = (
+    Seam(
+        module=f"{_CONNECTOR}.offloading_connector",
+        name="OffloadingConnector.__init__",
+        parameters=("self", "vllm_config", "role", "kv_cache_config"),
+        why="the connector names the model to the tiers",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading_connector",
+        name="OffloadingConnector.on_new_request",
+        parameters=("self", "request"),
+        why="the owner of a request's blocks",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.spec",
+        name="TieringOffloadingSpec.get_manager",
+        parameters=("self",),
+        why="the host tier and what lies below it",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.spec",
+        name="TieringOffloadingSpec.get_worker",
+        parameters=("self", "kv_caches"),
+        why="copies between device and host",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.shared_offload_region",
+        name="SharedOffloadRegion.__init__",
+        parameters=("self", "engine_id", "num_chunks", "rank", "kv_bytes_per_chunk",
+                    "cpu_page_size"),
+        why="the host tier's memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.shared_offload_region",
+        name="SharedOffloadRegion.create_next_worker_view",
+        parameters=("self", "tensor_page_size"),
+        why="one rank's part of a block in host memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.base",
+        name="OffloadingWorker.submit_load",
+        parameters=("self", "job_id", "src_spec", "dst_spec"),
+        why="copies on a CPU-only host",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.policies.base",
+        name="CachePolicy.evict",
+        parameters=("self", "n", "protected"),
+        why="eviction from host memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.policies.base",
+        name="CachePolicy.on_request_finished",
+        parameters=("self", "key_groups", "insertion_only_keys", "reused_keys", "req_context"),
+        why="what was used in host memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.policies.base",
+        name="CachePolicy.on_store_miss",
+        parameters=("self", "keys", "req_context"),
+        why="which block hangs on which",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.base",
+        name="SecondaryTierManager.__init__",
+        parameters=("self", "offloading_spec", "primary_kv_view", "tier_type",
+                    "backpressure_detector"),
+        why="the NVMe tier",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.base",
+        name="ReqContext.get_offload_key_position",
+        parameters=("self", "key"),
+        why="the order of a request's blocks",
+    ),
+)  # fmt: skip
+
+
+def check() -> None:
+    """Refuse a vLLM that is not the tested one; errors as in `guard.check`."""
+    guard.check(SEAMS)

@@ -1,0 +1,107 @@
+"""The offloading spec: vLLM's tiers, with our worker where there is no GPU."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.platforms import current_platform
+from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
+from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
+
+from prefixctl.core.policy.make import depth_cost
+from prefixctl.core.tenancy import Secret
+from prefixctl.core.tiering import TierSettings
+from prefixctl.tiers.index import Rules
+from prefixctl.vllm_plugin.tiers import seams
+from prefixctl.vllm_plugin.tiers.cpu_worker import HostCopyWorker
+from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
+from prefixctl.vllm_plugin.tiers.settings import settings_of
+
+logger = init_logger(__name__)
+
+ENGINE_FACTS = "prefixctl_engine_facts"
+"""Where the connector leaves what it knows of the model."""
+
+
+class GovernedTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
+    """Host memory with a governed policy, and the NVMe tier below it.
+
+    Attributes:
+        tier_settings: Ours.
+        engine_facts: What names the model; see `material`.
+        secret: The tenancy secret, None if there is none.
+    """
+
+    def __init__(self, config: Any) -> None:
+        seams.check()
+        super().__init__(config)
+        self.tier_settings: TierSettings = settings_of(config.extra_config)
+        self.engine_facts: dict[str, Any] = config.extra_config[ENGINE_FACTS]
+        self.secret = load_secret(self.tier_settings)
+        self._worker: Any = None
+        settings = self.tier_settings
+        tokens = max(group.tokens_per_block for group in config.groups)
+        GovernedCachePolicy.rules = Rules(
+            policy=settings.policy,
+            depth_cost=depth_cost(tokens * config.cache.blocks_per_chunk),
+            ttl_seconds=None,
+            shares=settings.tenant_shares,
+            pinned_share=settings.pin_share,
+        )
+        self.eviction_policy = GovernedCachePolicy.__name__
+        self.cache_policy_module_path = GovernedCachePolicy.__module__
+
+    def get_manager(self) -> Any:
+        """VLLM's manager of the tiers.
+
+        By now every worker has mapped the host tier's file (the engine makes its workers before
+        its scheduler), so its name can go: no way to die leaves it behind.
+        """
+        first = self._manager is None
+        manager = super().get_manager()
+        region = self._scheduler_mmap
+        if first and region is not None and not region._creator:  # noqa: SLF001 - see seams
+            with suppress(FileNotFoundError):
+                Path(region.mmap_path).unlink()
+        return manager
+
+    def get_worker(self, kv_caches: Any) -> Any:
+        """VLLM's worker on a GPU, ours on a CPU-only host."""
+        if current_platform.is_cuda_alike() or current_platform.is_xpu():
+            return super().get_worker(kv_caches)
+        if self._worker is None:
+            self._worker = self._host_worker(kv_caches)
+            logger.info(
+                "prefixctl: host tier by copies in this process, %d chunks", self.num_chunks
+            )
+        return self._worker
+
+    def _host_worker(self, kv_caches: Any) -> HostCopyWorker:
+        if self.config.canonical_layout or self.replicated_layout:
+            raise ValueError(
+                "canonical_layout and replicated ranks are not supported on a CPU-only host"
+            )
+        region = SharedOffloadRegion(
+            engine_id=self.config.engine_id,
+            num_chunks=self.num_chunks,
+            rank=self.config.parallel.rank,
+            kv_bytes_per_chunk=self.kv_bytes_per_chunk,
+            cpu_page_size=self.cpu_page_size_per_worker,
+        )
+        try:
+            return HostCopyWorker(kv_caches, self.blocks_per_chunk, region)
+        except Exception:
+            region.cleanup()
+            raise
+
+
+def load_secret(settings: TierSettings) -> Secret | None:
+    """The tenancy secret, None if there is none."""
+    if settings.secret_file is not None:
+        return Secret(Path(settings.secret_file).read_bytes().strip())
+    text = os.environ.get(settings.secret_env, "").strip()
+    return Secret(text.encode()) if text else None

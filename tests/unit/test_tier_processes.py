@@ -1,0 +1,25 @@
+"""Killed writers and several processes: nothing half written is read, the bound holds."""
+
+from __future__ import annotations
+
+import os
+
+from tier_processes import check_denied, kill_rounds, share
+
+
+def test_killed_writers_leave_a_whole_folder(tmp_path):
+    report = kill_rounds(tmp_path / "tier", 15)
+    assert report["blocks_compared"] > 100
+
+
+def test_several_processes_share_a_folder(tmp_path):
+    report = share(tmp_path / "tier", 3, 0.6)
+    assert report["looks"] > 10
+    assert report["most_bytes"] > 0.8 * report["max_bytes"]
+
+
+def test_permission_denied_is_a_miss_and_the_block_is_stored_again(tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and len(folder.parts) > 2:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    assert check_denied(tmp_path / "denied") == {"blocks": 20}
