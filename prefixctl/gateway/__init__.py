@@ -1,0 +1,1 @@
+"""The gateway's decisions: who asks, what a request may carry, which prefix it names, how much."""

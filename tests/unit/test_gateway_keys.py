@@ -1,0 +1,124 @@
+"""API keys: made, stored as digests, listed, revoked."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from prefixctl.cli.main import app
+from prefixctl.config import GroupConfig, TenancyConfig
+from prefixctl.errors import ConfigError, UsageError
+from prefixctl.gateway.groups import Groups
+from prefixctl.gateway.keyfile import add_key, read_keys, revoke_keys
+from prefixctl.gateway.keys import KeyRing, digest_key, parse_keys
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "conf" / "keys"
+
+
+def test_a_key_opens_for_its_tenant_and_is_not_stored(file: Path) -> None:
+    key = add_key(file, "acme", "the  web\nshop")
+    other = add_key(file, "bolt")
+    assert key not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    ring = KeyRing(file)
+    assert (ring.tenant_of(key), ring.tenant_of(other)) == ("acme", "bolt")
+    assert ring.tenant_of(key + "x") is None
+    assert [k.note for k in read_keys(file)] == ["the web shop", ""]
+
+
+def test_a_revoked_key_is_refused_at_once_and_comments_stay(file: Path) -> None:
+    key = add_key(file, "acme")
+    file.write_text("# ours\n" + file.read_text())
+    kept = add_key(file, "acme")
+    ring = KeyRing(file)
+    gone = revoke_keys(file, [digest_key(key)[:8]])
+    assert [k.tenant for k in gone] == ["acme"]
+    assert ring.refresh()
+    assert ring.tenant_of(key) is None
+    assert ring.tenant_of(kept) == "acme"
+    assert file.read_text().startswith("# ours\n")
+    assert not ring.refresh()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("acme", "no SHA-256"),
+        ("acme pfx-secret", "no SHA-256"),
+        (f"a/b {'0' * 64}", "is no name"),
+        (f"anonymous {'0' * 64}", "without a key"),
+    ],
+)
+def test_a_wrong_line_is_named_and_not_quoted(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse_keys(f"# a\n{text}\n".encode(), "keys")
+    assert caught.value.line == 2
+    assert "pfx-secret" not in str(caught.value)
+
+
+def test_a_name_that_is_none_and_an_id_that_is_unknown(file: Path) -> None:
+    with pytest.raises(UsageError, match="is no name"):
+        add_key(file, "a b")
+    assert not file.exists()
+    with pytest.raises(UsageError, match="no key"):
+        revoke_keys(file, ["00000000"])
+
+
+def _add(file: Path, count: int) -> None:
+    for _ in range(count):
+        add_key(file, "acme")
+
+
+@pytest.mark.slow
+def test_two_writers_lose_nothing(file: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_add, args=(file, 20)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(read_keys(file)) == 40
+    assert [p.name for p in file.parent.iterdir()] == ["keys"]
+
+
+def test_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    run = CliRunner().invoke
+    with pytest.raises(ConfigError, match="no file for API keys"):
+        run(app, ["keys", "list"], catch_exceptions=False, standalone_mode=False)
+    with (project / "prefixctl.yaml").open("a") as file:
+        file.write("gateway: {keys_file: keys}\n")
+    key = run(app, ["keys", "add", "acme", "--note", "web"]).stdout.strip()
+    assert key.startswith("pfx-")
+    listed = json.loads(run(app, ["keys", "list", "--format", "json"]).stdout)
+    assert listed["keys"] == [{"id": digest_key(key)[:8], "tenant": "acme", "note": "web"}]
+    assert "acme" in run(app, ["keys", "revoke", digest_key(key)[:8]]).stdout
+    assert run(app, ["keys", "list"]).stdout == ""
+
+
+def test_groups_and_who_belongs_to_them() -> None:
+    groups = Groups(
+        {
+            "shop": GroupConfig(tenants=("acme",), prompts=("support",)),
+            "rest": GroupConfig(tenants=("*",), prompts=("support", "news")),
+        }
+    )
+    assert [groups.of(t) for t in ("acme", "bolt", "anonymous")] == ["shop", "rest", None]
+    assert groups.may_use("shop", "support")
+    assert not groups.may_use("shop", "news")
+    assert not groups.may_use(None, "news")
+    assert groups.may_use(None, "unlisted")
+    assert Groups({}).of("acme") is None
+
+
+def test_a_tenant_in_two_groups_is_refused() -> None:
+    groups = {"a": {"tenants": ["x"]}, "b": {"tenants": ["x"]}}
+    with pytest.raises(ValueError, match="'x' is in two groups, a and b"):
+        TenancyConfig.model_validate({"groups": groups})
