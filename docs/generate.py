@@ -74,7 +74,7 @@ def _parameter(parameter: Any, annotation: Any) -> str | None:
         return f"| `{parameter.metavar or parameter.name.upper()}` | {text} |"
     text = _with_choices(text, annotation)
     default = parameter.default
-    if isinstance(default, str | int) and not isinstance(default, bool) and default != "":
+    if isinstance(default, str | int | float) and not isinstance(default, bool) and default != "":
         text += f" Default: {default}."
     flags = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts))
     return f"| {flags} | {text} |"
@@ -95,7 +95,8 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[str]:
             continue
         inner = _model_in(info.annotation)
         key = f"{prefix}{name}"
-        if inner is not None and inner is not info.annotation:
+        optional = type(None) in get_args(info.annotation)
+        if inner is not None and inner is not info.annotation and not optional:
             key += ".<name>" if "dict" in str(info.annotation) else "[]"
         if inner is None:
             text = _with_choices(info.description, info.annotation)

@@ -475,6 +475,13 @@ class Config(StrictModel):
     server: ServerConfig = Field(default=ServerConfig(), description="How to start vLLM.")
     lint: LintConfig = Field(default=LintConfig(), description="Lint defaults.")
     metrics: MetricsConfig = Field(default=MetricsConfig(), description="Generated alert rules.")
+
+    @model_validator(mode="after")
+    def _sharing_has_a_gateway(self) -> Self:
+        if self.tenancy.sharing != "off" and not self.gateway.enabled:
+            raise ValueError("tenancy.sharing needs gateway.enabled: it says whose a request is")
+        return self
+
     _root: Path = PrivateAttr(default=Path())
     _file: Path | None = PrivateAttr(default=None)
 

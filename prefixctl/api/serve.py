@@ -49,16 +49,3 @@ def _target_of(config: Config, model: str | None) -> str | None:
             hint=f"choose with --target: {', '.join(config.targets)}",
         )
     return next(iter(config.targets), None) if len(config.targets) == 1 else None
-
-
-def unenforced_settings(config: Config) -> list[str]:
-    """Settings that somebody wrote down, and that nothing enforces yet."""
-    evict = config.prefix_cache.evict
-    named = []
-    if evict.policy != "lru":
-        named.append(f"prefix_cache.evict.policy: {evict.policy}")
-    if "max_block_mb" in evict.model_fields_set:
-        named.append(f"prefix_cache.evict.max_block_mb: {evict.max_block_mb}")
-    if "fallback" in config.prefix_cache.model_fields_set:
-        named.append(f"prefix_cache.fallback: {config.prefix_cache.fallback}")
-    return named

@@ -36,13 +36,11 @@ def serve(
 
     The process becomes the server, so signals and exit status are vLLM's own.
     """
-    from prefixctl.api.serve import build_serve_command, unenforced_settings
+    from prefixctl.api.serve import build_serve_command
     from prefixctl.engine.launch import check_startable
 
     config = load(context)
     command = build_serve_command(config, model, target=target, port=port)
-    for setting in unenforced_settings(config):
-        talk().print(f"warning: {setting} is not enforced yet: vLLM does as ever", style="yellow")
     if print_ and output is Format.JSON:
         print_json(
             {

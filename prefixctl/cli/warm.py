@@ -40,6 +40,10 @@ def warm(
     concurrency: Annotated[
         int, typer.Option(min=1, help="Requests in flight at most on each server.")
     ] = 2,
+    from_tier: Annotated[
+        bool,
+        typer.Option("--from-tier", help="Only what the disk tier holds."),
+    ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Compute the live prefixes on every server and rank, and verify them by cached tokens.
@@ -78,6 +82,8 @@ def warm(
             tenants=tenant or (),
             groups=group or (),
             concurrency=concurrency,
+            from_tier=from_tier,
+            on_left_out=lambda what: talk().print(f"not in the disk tier, left out: {what}"),
             environment=os.environ,
             on_outcome=tell,
         )

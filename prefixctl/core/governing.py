@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Self
 
 DAY_SECONDS = 86_400.0
+UTILITY = "prefixctl"
+"""The method of the engine that the admin routes call."""
 
 
 class Sharing(StrEnum):

@@ -225,7 +225,7 @@ def _make_project(folder: Path, say: Say) -> Config:
     with example_templates() as source:
         shutil.copytree(source, folder / "templates", ignore=shutil.ignore_patterns("*.lock.yaml"))
     make_tokenizer(folder / "model", training_texts(folder / "templates"))
-    make = [sys.executable, "-m", "prefixctl.vllm_plugin.tiny_model", str(folder / "model")]
+    make = [sys.executable, "-P", "-m", "prefixctl.vllm_plugin.tiny_model", str(folder / "model")]
     made = subprocess.run(make, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         last = made.stderr.strip().splitlines()[-1:]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,13 +15,15 @@ import httpx
 from prefixctl.core.ports import ChatRequest, Completion, ServerFacts
 from prefixctl.core.usage import CacheUse
 from prefixctl.errors import ServerError, UnreachableError
-from prefixctl.ids import Salt
+from prefixctl.ids import OnBehalf, Salt
 
 MAX_MESSAGE = 300
 """Characters of a server's own words in a message of ours."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024
 RANK_HEADER = "X-data-parallel-rank"
+BEHALF_HEADER = "X-Prefixctl-On-Behalf"
+"""Of a gateway: an operator names in it whose salt to set."""
 _LABELS = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -93,7 +95,7 @@ class HttpEngine:
         entries = self._model_list()
         engines: set[str] = set()
         settings: dict[str, str] = {}
-        for line in self._get("/metrics").decode(errors="replace").splitlines():
+        for line in self.metrics_page().splitlines():
             if line.startswith(("vllm:cache_config_info{", "vllm:num_requests_running{")):
                 labels = dict(_LABELS.findall(line))
                 engines.add(labels.get("engine", "0"))
@@ -115,6 +117,10 @@ class HttpEngine:
             prefix_caching=None if caching is None else caching == "True",
             hash_algorithm=settings.get("prefix_caching_hash_algo"),
         )
+
+    def metrics_page(self) -> str:
+        """The server's ``/metrics``. Errors as in `complete`."""
+        return self._get("/metrics").decode(errors="replace")
 
     def tokenize(self, request: ChatRequest) -> list[int]:
         """The exact token ids that the server makes of a request. Errors as in `complete`."""
@@ -144,9 +150,8 @@ class HttpEngine:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if salt is not None:
-            body["cache_salt"] = salt
-        return self._stream(body, rank)
+        headers = _in_namespace(body, salt)
+        return self._stream(body, headers if rank is None else {**headers, RANK_HEADER: str(rank)})
 
     def complete_tokens(
         self, request: ChatRequest, *, max_tokens: int, salt: Salt | None = None
@@ -160,11 +165,10 @@ class HttpEngine:
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
-        if salt is not None:
-            body["cache_salt"] = salt
+        headers = _in_namespace(body, salt)
         answer = self._object(
             "/v1/chat/completions",
-            self._post("/v1/chat/completions", body, self._timeout),
+            self._request("POST", "/v1/chat/completions", self._timeout, body, headers),
         )
         try:
             choice = answer["choices"][0]
@@ -178,6 +182,34 @@ class HttpEngine:
             )
         except (KeyError, IndexError, TypeError, ValueError) as exc:
             raise self._unexpected("/v1/chat/completions", exc) from exc
+
+    def compute(self, token_ids: Sequence[int], *, salt: Salt | None = None) -> None:
+        """One request that leaves these tokens in the cache. Errors as in `complete`."""
+        body: dict[str, Any] = {
+            "model": self._served(),
+            "prompt": list(token_ids),
+            "max_tokens": 1,
+            "temperature": 0.0,
+        }
+        if salt is not None:
+            body["cache_salt"] = salt
+        self._post("/v1/completions", body, self._timeout)
+
+    def chat(
+        self, request: ChatRequest, *, max_tokens: int, salt: Salt | None = None
+    ) -> tuple[str, CacheUse]:
+        """The greedy answer to a request, and what it took. Errors as in `complete`."""
+        body = self._body(request) | {"max_tokens": max_tokens, "temperature": 0.0}
+        if salt is not None:
+            body["cache_salt"] = salt
+        path = "/v1/chat/completions"
+        answer = self._object(path, self._post(path, body, self._timeout))
+        try:
+            return str(answer["choices"][0]["message"]["content"] or ""), self._use(
+                answer["usage"], None
+            )
+        except (KeyError, IndexError, TypeError) as exc:
+            raise self._unexpected(path, exc) from exc
 
     def _served(self) -> str:
         if self._model is None:
@@ -214,19 +246,23 @@ class HttpEngine:
         return self._request("POST", path, seconds or self._facts_timeout, body)
 
     def _request(
-        self, method: str, path: str, seconds: float, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """The body of a successful answer."""
         data = bytearray()
-        for chunk in self._chunks(method, path, seconds, body):
+        for chunk in self._chunks(method, path, seconds, body, headers):
             data += chunk
             if len(data) > MAX_ANSWER_BYTES:
                 raise self._unexpected(path, f"more than {MAX_ANSWER_BYTES:,} bytes")
         return bytes(data)
 
-    def _stream(self, body: Mapping[str, Any], rank: int | None) -> Completion:
+    def _stream(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Completion:
         path = "/v1/chat/completions"
-        headers = {} if rank is None else {RANK_HEADER: str(rank)}
         started = time.perf_counter()
         first: float | None = None
         usage: object = None
@@ -337,3 +373,12 @@ class HttpEngine:
             f"{self._url} does not answer: {str(exc) or type(exc).__name__}",
             hint="is the server up? start one with `prefixctl serve`",
         )
+
+
+def _in_namespace(body: dict[str, Any], salt: Salt | None) -> dict[str, str]:
+    """Say a request's namespace: by its salt in the body, or to a gateway in a header."""
+    if isinstance(salt, OnBehalf):
+        return {BEHALF_HEADER: salt}
+    if salt is not None:
+        body["cache_salt"] = salt
+    return {}

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,12 +20,32 @@ from typing import Self
 
 import httpx
 
-from prefixctl.config import Config, TargetConfig
-from prefixctl.errors import InputError, PortInUseError, ServerError
+from prefixctl.config import Config, ServerConfig, TargetConfig
+from prefixctl.core.governing import DeviceSettings, Sharing
+from prefixctl.engine.tiers import tier_arguments
+from prefixctl.errors import ConfigError, InputError, PortInUseError, ServerError
 
 CPU_BLOCK = 32
 """Of the CPU attention backend: block sizes are multiples of it (vLLM 0.32)."""
 API_SERVER = "vllm.entrypoints.openai.api_server"
+LAUNCHER = "prefixctl.vllm_plugin.launch"
+SCHEDULER = "prefixctl.vllm_plugin.scheduler.make_scheduler"
+GATE = "prefixctl.vllm_plugin.gate.Gate"
+GATEWAY = "prefixctl.vllm_plugin.gateway.Gateway"
+FREE_PORTS = range(20_000, 32_000)
+CONFIG_VARIABLE = "PREFIXCTL_CONFIG"
+TARGET_VARIABLE = "PREFIXCTL_TARGET"
+NO_FORWARDING = ("FORWARDED_ALLOW_IPS", "none")
+"""For uvicorn: believe nobody's X-Forwarded-For, so that a peer's address is its own."""
+PLUGINS = "VLLM_PLUGINS"
+PLUGIN_GROUPS = (
+    "vllm.general_plugins",
+    "vllm.io_processor_plugins",
+    "vllm.platform_plugins",
+    "vllm.stat_logger_plugins",
+    "vllm.endpoint_plugins",
+)
+"""vLLM 0.32, ``vllm/plugins/__init__.py``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +75,19 @@ def serve_command(
         model: Model name or folder.
         target: What the lock's keys were computed for.
         port: Instead of the configured one.
+
+    Raises:
+        ConfigError: If the gateway is on and cannot work with these settings.
     """
     server = config.server
     port = port or server.port
     folder = next((p for p in (Path(model), config.root / model) if p.is_dir()), None)
-    arguments = [sys.executable, "-m", API_SERVER]
-    arguments += ["--model", str(folder or model)]
+    arguments = [sys.executable, "-m"]
+    if server.api_server_count > 1:
+        arguments += [LAUNCHER, "serve", str(folder or model)]
+        arguments += ["--api-server-count", str(server.api_server_count)]
+    else:
+        arguments += [API_SERVER, "--model", str(folder or model)]
     arguments += ["--host", server.host, "--port", str(port)]
     name = config.served_name(target) if target else server.served_model_name or model
     arguments += ["--served-model-name", name]
@@ -67,6 +95,38 @@ def serve_command(
     arguments += ["--enable-prefix-caching" if caching else "--no-enable-prefix-caching"]
     arguments += ["--enable-prompt-tokens-details"]
     arguments += _target_arguments(config, target)
+    arguments += _server_arguments(server)
+    arguments += tier_arguments(config, target)
+    environment = _environment(config, target, local=folder is not None)
+    if is_governed(config):
+        arguments += _governing_arguments(config)
+    return ServeCommand(
+        arguments=(*arguments, *server.extra_args),
+        environment=environment,
+        host=server.host,
+        port=port,
+        block_size=None if target is None else target.block_size,
+    )
+
+
+def _environment(config: Config, target: TargetConfig | None, *, local: bool) -> dict[str, str]:
+    environment = {"VLLM_NO_USAGE_STATS": "1"}
+    if local:
+        environment["HF_HUB_OFFLINE"] = "1"
+    if config.server.kv_cache_gib is not None:
+        environment["VLLM_CPU_KVCACHE_SPACE"] = f"{config.server.kv_cache_gib:g}"
+    if target is not None and target.hash_seed is not None:
+        environment["PYTHONHASHSEED"] = target.hash_seed
+    if config.gateway.enabled or config.prefix_cache.pins.live:
+        environment |= _settings_environment(config, target)
+    environment |= config.server.environment
+    if is_governed(config):
+        environment[PLUGINS] = ",".join(_plugin_names(environment))
+    return environment
+
+
+def _server_arguments(server: ServerConfig) -> list[str]:
+    arguments: list[str] = []
     if server.max_model_len is not None:
         arguments += ["--max-model-len", str(server.max_model_len)]
     if server.data_parallel_size > 1:
@@ -79,20 +139,77 @@ def serve_command(
             "--kv-events-config",
             json.dumps(events | {"endpoint": server.kv_events_endpoint}),
         ]
-    environment = {"VLLM_NO_USAGE_STATS": "1"}
-    if folder is not None:
-        environment["HF_HUB_OFFLINE"] = "1"
-    if server.kv_cache_gib is not None:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = f"{server.kv_cache_gib:g}"
-    if target is not None and target.hash_seed is not None:
-        environment["PYTHONHASHSEED"] = target.hash_seed
-    return ServeCommand(
-        arguments=(*arguments, *server.extra_args),
-        environment={**environment, **server.environment},
-        host=server.host,
-        port=port,
-        block_size=None if target is None else target.block_size,
+    return arguments
+
+
+def is_governed(config: Config) -> bool:
+    """Whether the server runs with prefixctl's plugins."""
+    return config.server.governed and config.prefix_cache.enabled
+
+
+def device_settings(config: Config) -> DeviceSettings:
+    """What the engine is told about governing its cache."""
+    cache = config.prefix_cache
+    ttl = cache.evict.ttl_hours
+    return DeviceSettings(
+        policy=cache.evict.policy,
+        ttl_seconds=None if ttl is None else ttl * 3600,
+        pin_share=cache.pins.share,
+        tenant_shares=cache.evict.tenant_shares,
+        max_block_bytes=cache.evict.max_block_mb * 2**20,
+        refuse_above=cache.fallback == "refuse",
+        min_tokens=cache.min_tokens,
+        sharing=Sharing(config.tenancy.sharing),
     )
+
+
+def _governing_arguments(config: Config) -> list[str]:
+    settings = {"prefixctl": device_settings(config).to_json()}
+    return [
+        *("--scheduler-cls", SCHEDULER),
+        *("--middleware", GATEWAY if config.gateway.enabled else GATE),
+        *("--additional-config", json.dumps(settings, sort_keys=True)),
+    ]
+
+
+def _settings_environment(config: Config, target: TargetConfig | None) -> dict[str, str]:
+    """Where the server's processes find prefixctl's settings.
+
+    Raises:
+        ConfigError: If the server would be ungoverned, or it is not clear which target it is.
+    """
+    asks = "gateway.enabled" if config.gateway.enabled else "prefix_cache.pins.live"
+    if not is_governed(config):
+        raise ConfigError(
+            f"{asks} needs a governed server",
+            path=config.path,
+            hint="set server.governed and prefix_cache.enabled",
+        )
+    names = [name for name, settings in config.targets.items() if settings is target]
+    if not names:
+        raise ConfigError(
+            f"{asks} needs a target: salts and prefixes belong to one",
+            path=config.path,
+            hint="add one under `targets:`, or choose it with --target",
+        )
+    path = str(Path(config.path).absolute())
+    found = {CONFIG_VARIABLE: path, TARGET_VARIABLE: names[0]}
+    return found | dict([NO_FORWARDING]) if config.gateway.enabled else found
+
+
+def _plugin_names(configured: Mapping[str, str]) -> list[str]:
+    """The value of VLLM_PLUGINS: what would be loaded without us, and ours.
+
+    The variable is an allow-list for every group of vLLM's plugins, and endpoint plugins load only
+    if it names them. Where nobody has set it, all that is installed loads; so all is named.
+    """
+    given = configured.get(PLUGINS, os.environ.get(PLUGINS))
+    if given is not None:
+        names = [name.strip() for name in given.split(",")]
+    else:
+        groups = [group for group in PLUGIN_GROUPS if group != "vllm.endpoint_plugins"]
+        names = [e.name for group in groups for e in importlib.metadata.entry_points(group=group)]
+    return sorted({*filter(None, names), "prefixctl"})
 
 
 def _target_arguments(config: Config, target: TargetConfig | None) -> list[str]:
@@ -155,11 +272,19 @@ def _is_cpu_build() -> bool:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port on loopback that nobody listens on at the moment.
+
+    It lies below those that Linux gives to outgoing connections, so that none of them takes it
+    before a server does.
+    """
+    for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise PortInUseError(f"no free port from {FREE_PORTS.start} to {FREE_PORTS.stop - 1}")
 
 
 class Server:
@@ -185,6 +310,11 @@ class Server:
     def url(self) -> str:
         """The base address."""
         return self._command.url
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the process, which leads a group of its own; None if it does not run."""
+        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         """Start the process; `wait_ready` waits for it. Errors as in `check_startable`."""

@@ -18,6 +18,7 @@ from prefixctl.api.versions import bump_prompts, publish_prompts
 from prefixctl.config import Config, load_config
 from prefixctl.demo.run import example_templates, training_texts
 from prefixctl.demo.tokenizer import make_tokenizer
+from prefixctl.engine.admin import ADMIN_TOKEN
 from prefixctl.engine.http import HttpEngine
 from prefixctl.engine.launch import Server, free_port
 
@@ -40,15 +41,23 @@ server:
   kv_cache_gib: 1
   extra_args: ["--enforce-eager"]
 """
+TWO_OF_EACH = {"data_parallel_size": 2, "api_server_count": 2}
+SMALL_POOL = {
+    "max_model_len": 1024,
+    "extra_args": ("--enforce-eager", "--num-gpu-blocks-override", "121"),
+    "environment": {"VLLM_SERVER_DEV_MODE": "1"},
+}
+TOKEN = "a-token-for-tests-only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Addresses of the three servers, and of the event streams of the first two."""
+    """Addresses of the servers, and of the event streams of the first two."""
 
     cbor: str
     ranks: str
     uncached: str
+    small: str
     cbor_events: str
     ranks_events: str
 
@@ -78,8 +87,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def engine_project(model_folder: Path) -> Iterator[EngineProject]:
-    """Three servers: sha256_cbor with events; two ranks, sha256, events; no prefix cache."""
-    ports = [free_port() for _ in range(3)]
+    """Four servers.
+
+    sha256_cbor with events; two ranks and two API processes, sha256, events; no prefix cache; a
+    small pool.
+    """
+    ports = [free_port() for _ in range(4)]
     events = [free_port() for _ in range(2)]
     urls = [f"http://127.0.0.1:{p}" for p in ports]
     path = model_folder / "prefixctl.yaml"
@@ -87,8 +100,9 @@ def engine_project(model_folder: Path) -> Iterator[EngineProject]:
     config = load_config(path)
     settings = [
         ("cbor", {"kv_events_endpoint": f"tcp://*:{events[0]}"}, True),
-        ("ranks", {"kv_events_endpoint": f"tcp://*:{events[1]}", "data_parallel_size": 2}, True),
+        ("ranks", {"kv_events_endpoint": f"tcp://*:{events[1]}", **TWO_OF_EACH}, True),
         ("cbor", {}, False),
+        ("cbor", SMALL_POOL, True),
     ]
     with ExitStack() as stack:
         servers = []
@@ -101,7 +115,8 @@ def engine_project(model_folder: Path) -> Iterator[EngineProject]:
             )
             command = build_serve_command(changed, None, target=target, port=port)
             log = model_folder / f"server-{port}.log"
-            server = Server(command, log=log, environment=os.environ)
+            environment = {**os.environ, ADMIN_TOKEN: TOKEN}
+            server = Server(command, log=log, environment=environment)
             stack.callback(server.stop)
             server.start()
             servers.append(server)
@@ -115,6 +130,7 @@ def engine_project(model_folder: Path) -> Iterator[EngineProject]:
                 cbor=urls[0],
                 ranks=urls[1],
                 uncached=urls[2],
+                small=urls[3],
                 cbor_events=f"tcp://127.0.0.1:{events[0]}",
                 ranks_events=f"tcp://127.0.0.1:{events[1]}",
             ),

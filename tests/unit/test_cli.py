@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
@@ -354,10 +355,45 @@ def test_render_prints_the_request_or_the_bytes_of_a_version(published: Path, ru
     assert run("render", "support").returncode == 3
 
 
-def test_settings_that_nothing_enforces_yet_are_named(project: Path, run) -> None:
+def printed(run):
+    """What `serve` would start."""
+    return json.loads(run("serve", "tiny", "--print", "--format", "json").stdout)
+
+
+def test_serve_hands_the_governing_settings_to_the_engine(project: Path, run, monkeypatch) -> None:
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
     config = project / "prefixctl.yaml"
-    config.write_text(config.read_text() + "prefix_cache: {evict: {policy: lru_freq}}\n")
-    assert "lru_freq is not enforced" in run("serve", "tiny", "--print").stderr
+    given = config.read_text()
+    config.write_text(given + "prefix_cache: {evict: {policy: lru_freq, ttl_hours: null}}\n")
+    arguments = printed(run)["arguments"]
+    passed = json.loads(arguments[arguments.index("--additional-config") + 1])["prefixctl"]
+    assert (passed["policy"], passed["ttl_seconds"]) == ("lru_freq", None)
+    assert "prefixctl.vllm_plugin.scheduler.make_scheduler" in arguments
+    config.write_text(given + "prefix_cache: {enabled: false}\n")
+    assert "--scheduler-cls" not in printed(run)["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"), [("mine,other", "mine,other,prefixctl"), ("", "prefixctl")]
+)
+def test_serve_adds_itself_to_the_plugins_that_are_allowed(
+    project: Path, run, monkeypatch, theirs: str, named: str
+) -> None:
+    monkeypatch.setenv("VLLM_PLUGINS", theirs)
+    assert printed(run)["environment"]["VLLM_PLUGINS"] == named
+
+
+def test_serve_names_all_plugins_where_nobody_has_chosen(project: Path, run, monkeypatch) -> None:
+    """The variable is an allow-list: setting it must not switch off what would have loaded."""
+    monkeypatch.delenv("VLLM_PLUGINS", raising=False)
+    plugin = importlib.metadata.EntryPoint("someones", "x:y", "vllm.general_plugins")
+    real = importlib.metadata.entry_points
+    monkeypatch.setattr(
+        importlib.metadata,
+        "entry_points",
+        lambda group: [plugin] if group == plugin.group else real(group=group),
+    )
+    assert "someones" in printed(run)["environment"]["VLLM_PLUGINS"].split(",")
 
 
 def test_an_interrupted_command_is_exit_130(project: Path) -> None:

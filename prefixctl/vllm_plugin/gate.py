@@ -1,0 +1,56 @@
+"""The server's middleware: refuses to serve where the admin routes did not load.
+
+vLLM logs a plugin that fails to import and serves on without it; a middleware that fails to
+import stops the server. This one is imported after the plugins were attached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+
+from prefixctl.vllm_plugin import guard
+
+guard.check()
+
+from prefixctl.vllm_plugin import routes  # noqa: E402 - after the guard
+
+if not routes.attached:
+    raise guard.UngovernableError(
+        "prefixctl's admin routes were not loaded, so the cache would be served ungoverned: "
+        "VLLM_PLUGINS must name prefixctl, and the package must be installed where vLLM runs. "
+        "Start the server with `prefixctl serve`, or with the command and the environment that "
+        "`prefixctl serve --print` shows"
+    )
+
+
+MOST_ADMIN_BYTES = 64 * 2**20
+
+
+class Gate:
+    """Turns away who may not use the admin routes before a body is read; passes all else on."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """The ASGI call."""
+        path = scope.get("path", "")
+        guarded = path.startswith(f"{routes.PREFIX}/") and path not in routes.OPEN_PATHS
+        refused = self._refusal(scope) if scope["type"] == "http" and guarded else None
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        status, words = refused
+        await JSONResponse({"detail": words}, status)(scope, receive, send)
+
+    def _refusal(self, scope: Any) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
+        if scope["method"] != "GET" and not length.isdecimal():
+            return 411, "say the length of the body"
+        if length and int(length) > MOST_ADMIN_BYTES:
+            return 413, f"a body has at most {MOST_ADMIN_BYTES:,} bytes"
+        return routes.refusal(headers.get("authorization", ""))

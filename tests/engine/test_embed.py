@@ -1,0 +1,80 @@
+"""`CacheEngine` on a server and in the same process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from prefixctl.core.usage import CacheState
+from prefixctl.embed import CacheEngine
+from prefixctl.engine.admin import ADMIN_TOKEN
+from prefixctl.errors import ConfigError
+from tests.engine.conftest import TOKEN
+
+pytestmark = pytest.mark.vllm
+VALUES = {"question": "Where is it?", "customer": "member 1", "local_time": "09:14"}
+LOCAL = """
+import json, sys
+from pathlib import Path
+from vllm import LLM
+from prefixctl.config import load_config
+from prefixctl.embed import CacheEngine, local_arguments
+
+config = load_config(Path(sys.argv[1]))
+llm = LLM(str(config.root / "model"), max_model_len=8192, enforce_eager=True,
+          **local_arguments(config, target="cbor"))
+values = json.loads(sys.argv[2])
+with CacheEngine.local(llm, config, target="cbor") as engine:
+    put = engine.put("support-agent")[0]
+    first = engine.generate("support-agent", values, max_tokens=3)
+    pinned = engine.pin("support-agent@1")[0]
+    blocks = engine.stats()[0].blocks
+    given = engine.unpin("support-agent")
+print("RESULT", json.dumps([put.resident, put.blocks, first.state, first.use.cached_tokens,
+                            pinned.pinned, blocks["pinned"], given]))
+"""
+
+
+def test_a_server_puts_pins_and_generates(engine_project):
+    url = engine_project.servers.cbor
+    environment = {ADMIN_TOKEN: TOKEN}
+    with CacheEngine.connect(
+        url, engine_project.config, target="cbor", environment=environment
+    ) as engine:
+        (put,) = engine.put("support-agent")
+        assert put.resident == put.blocks > 100
+        answer = engine.generate("support-agent", VALUES, max_tokens=3)
+        assert answer.state is CacheState.FULL and answer.prefix == "support-agent@1"
+        assert answer.text
+        (pinned,) = engine.pin("support-agent@1")
+        assert pinned.pinned == pinned.blocks
+        assert engine.stats()[0].blocks["pinned"] == pinned.blocks
+        assert engine.unpin("support-agent") == [pinned.blocks]
+        assert engine.unpin("support-agent") == [None]
+
+
+def test_without_an_admin_token_it_says_what_to_set(engine_project):
+    with pytest.raises(ConfigError, match="no admin token"):
+        CacheEngine.connect("http://127.0.0.1:1", engine_project.config, environment={})
+
+
+def test_an_engine_in_the_same_process_does_the_same(engine_project):
+    config = engine_project.config
+    done = subprocess.run(
+        [sys.executable, "-c", LOCAL, config.path, json.dumps(VALUES)],
+        check=False,
+        env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert lines, done.stderr[-3000:]
+    resident, blocks, state, cached, pinned, in_pool, given = json.loads(lines[0][7:])
+    assert resident == blocks == pinned == in_pool == given[0] > 100
+    assert state == CacheState.FULL
+    assert cached >= (blocks - 1) * 32
