@@ -21,6 +21,8 @@ from prefixctl.ids import Salt
 from prefixctl.prompts.target import load_target, measure, model_version, section_ends
 from prefixctl.registry.publish import load_live, load_published
 
+MOST_DIGITS = 9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -180,7 +182,7 @@ def _split(name: str) -> tuple[str, int | None]:
     prompt, at, version = name.partition("@")
     if not at:
         return prompt, None
-    if not version.isdecimal():
+    if not version.isdecimal() or len(version) > MOST_DIGITS:
         raise UsageError(f"'{name}' names no version", hint=f"give {prompt} or {prompt}@3")
     return prompt, int(version)
 

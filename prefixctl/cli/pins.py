@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prefixctl.cli.output import Format, FormatOption, load, out, print_json, say, talk
+from prefixctl.cli.output import Format, FormatOption, clean, load, out, print_json, say, talk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -158,7 +158,7 @@ def _finish(states: Sequence[PinState], output: Format) -> None:
         return
     _print_pins(states)
     for reason, names in _reasons(states).items():
-        talk().print(f"{', '.join(names)}: {reason}")
+        talk().print(clean(f"{', '.join(names)}: {reason}"))
 
 
 def _reasons(states: Iterable[PinState]) -> dict[str, list[str]]:
@@ -182,7 +182,7 @@ def _print_pins(states: Sequence[PinState]) -> None:
     table.add_column("pin")
     for s in states:
         figures = (f"{n:,}" for n in (s.blocks, s.resident, s.pinned, s.hits))
-        table.add_row(s.name, s.server, str(s.rank), *figures, _pin_words(s))
+        table.add_row(clean(s.name), s.server, str(s.rank), *figures, _pin_words(s))
     out().print(table)
 
 
@@ -205,5 +205,5 @@ def _print_engines(states: Sequence[EngineState]) -> None:
     for s in states:
         b = s.blocks
         figures = (b["total"], b["pinned"], s.pin_cap, b["in_flight"], b["cached"], b["blank"])
-        table.add_row(s.server, str(s.rank), s.policy, *(f"{n:,}" for n in figures))
+        table.add_row(s.server, str(s.rank), clean(s.policy), *(f"{n:,}" for n in figures))
     out().print(table)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import httpx
+from pydantic import BaseModel, ConfigDict, Field
 
-from prefixctl.errors import InputError, ServerError, UnreachableError
+from prefixctl.errors import InputError, ServerError, UnreachableError, UsageError
 from prefixctl.ids import Salt
 
 ADMIN_TOKEN = "PREFIXCTL_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 TIMEOUT_SECONDS = 300.0
 MAX_MESSAGE = 300
+MAX_ANSWER_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,50 @@ class GovernedPrefix:
             "section_ends": list(self.section_ends),
             "salt": None if self.salt is None else str(self.salt),
         }
+
+
+Amount = Annotated[int, Field(ge=0)]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Pin(_Answer):
+    name: str
+    blocks: Amount
+    resident: Amount = 0
+    pinned: Amount = 0
+    active: bool = False
+    auto_hits: Amount | None = None
+    hits: Amount = 0
+    accepted: bool = True
+    reason: str = ""
+    why_partial: str = ""
+
+
+class _Blocks(_Answer):
+    total: Amount
+    pinned: Amount
+    pinned_idle: Amount
+    in_flight: Amount
+    cached: Amount
+    blank: Amount
+
+
+class _State(_Answer):
+    policy: str
+    blocks: _Blocks
+    pin_cap: Amount
+    pins: list[dict[str, Any]]
+
+
+class _Unpinned(_Answer):
+    unpinned: Amount | None
+
+
+class _Resident(_Answer):
+    prefixes: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +124,13 @@ class PinState:
 
     @classmethod
     def from_json(cls, server: str, rank: int, answer: Mapping[str, Any]) -> Self:
-        """What an engine said of a prefix."""
+        """What an engine said of a prefix; ValueError if that is something else."""
+        said = _Pin.model_validate(answer)
         return cls(
             server=server,
             rank=rank,
-            name=answer["name"],
-            blocks=answer["blocks"],
-            resident=answer.get("resident", 0),
-            pinned=answer.get("pinned", 0),
-            active=answer.get("active", False),
-            auto_hits=answer.get("auto_hits"),
-            hits=answer.get("hits", 0),
-            accepted=answer.get("accepted", True),
-            reason=answer.get("reason") or answer.get("why_partial") or "",
+            reason=said.reason or said.why_partial,
+            **said.model_dump(exclude={"reason", "why_partial"}),
         )
 
 
@@ -116,14 +158,15 @@ class EngineState:
 
     @classmethod
     def from_json(cls, server: str, rank: int, answer: Mapping[str, Any]) -> Self:
-        """What an engine said of itself."""
+        """What an engine said of itself; ValueError if that is something else."""
+        said = _State.model_validate(answer)
         return cls(
             server=server,
             rank=rank,
-            policy=answer["policy"],
-            blocks=answer["blocks"],
-            pin_cap=answer["pin_cap"],
-            pins=tuple(PinState.from_json(server, rank, pin) for pin in answer["pins"]),
+            policy=said.policy,
+            blocks=said.blocks.model_dump(),
+            pin_cap=said.pin_cap,
+            pins=tuple(PinState.from_json(server, rank, pin) for pin in said.pins),
             raw=answer,
         )
 
@@ -132,13 +175,44 @@ class AdminClient:
     """One server's admin routes, for the holder of its token."""
 
     def __init__(
-        self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+        """Connect lazily to a server.
+
+        Args:
+            url: Base address, for example ``http://127.0.0.1:8000``.
+            token: The server's admin token.
+            timeout_seconds: For one whole answer; a pin computes what is missing.
+            transport: For tests.
+
+        Raises:
+            UsageError: If the address is none.
+            InputError: If the token cannot be sent.
+        """
+        try:
+            base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        except (httpx.InvalidURL, ValueError) as exc:
+            raise UsageError("no address of a server", hint="give http://HOST:PORT") from exc
+        if base.scheme not in {"http", "https"} or not base.host:
+            raise UsageError("no address of a server", hint="give http://HOST:PORT")
+        if not token.isascii() or not token.isprintable():
+            raise InputError(
+                "the admin token cannot be sent: it holds other than printable ASCII",
+                hint=f"look at ${ADMIN_TOKEN}",
+            )
+        # Messages name the server, but not a password or token that its address may hold.
+        self.url = str(base.copy_with(username=None, password=None, query=None))
+        self._token = token
+        self._timeout = timeout_seconds
         self._client = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(TIMEOUT_SECONDS, connect=10.0),
+            base_url=base,
+            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(timeout_seconds, connect=10.0),
             transport=transport,
             trust_env=False,
         )
@@ -160,36 +234,42 @@ class AdminClient:
 
     def state(self) -> list[EngineState]:
         """Each engine's state. Errors as in `pin`."""
-        return [
-            EngineState.from_json(self.url, rank, answer)
-            for rank, answer in enumerate(self._ask("GET", "/prefixctl/state"))
-        ]
+        answers = self._ask("GET", "/prefixctl/state")
+        with self._understood("/prefixctl/state"):
+            return [EngineState.from_json(self.url, r, answer) for r, answer in enumerate(answers)]
 
     def pin(self, prefix: GovernedPrefix, *, auto_hits: int | None = None) -> list[PinState]:
         """Pin a prefix on every engine of the server.
 
         Raises:
             UnreachableError: If the server does not answer.
-            ServerError: If it has no such routes, or refuses.
+            ServerError: If it has no such routes, refuses, or answers with something else.
             InputError: If the token is not the server's.
         """
         body = prefix.to_json() | {"auto_hits": auto_hits}
         answers = self._ask("POST", "/prefixctl/pin", body)
-        return [PinState.from_json(self.url, rank, answer) for rank, answer in enumerate(answers)]
+        with self._understood("/prefixctl/pin"):
+            return [PinState.from_json(self.url, rank, a) for rank, a in enumerate(answers)]
 
     def unpin(self, name: str) -> list[int | None]:
         """Let a prefix go; for each engine the blocks given back, None if it was not pinned."""
         answers = self._ask("POST", "/prefixctl/unpin", {"name": name})
-        return [answer["unpinned"] for answer in answers]
+        with self._understood("/prefixctl/unpin"):
+            return [_Unpinned.model_validate(answer).unpinned for answer in answers]
 
     def resident(self, prefixes: Sequence[GovernedPrefix]) -> list[PinState]:
-        """How much of each prefix every engine has."""
+        """How much of each prefix every engine has. Errors as in `pin`."""
         body = {"prefixes": [prefix.to_json() for prefix in prefixes]}
-        return [
-            PinState.from_json(self.url, rank, found)
-            for rank, answer in enumerate(self._ask("POST", "/prefixctl/resident", body))
-            for found in answer["prefixes"]
-        ]
+        answers = self._ask("POST", "/prefixctl/resident", body)
+        with self._understood("/prefixctl/resident"):
+            found = [_Resident.model_validate(answer).prefixes for answer in answers]
+            if any(len(each) != len(prefixes) for each in found):
+                raise ValueError("not as many prefixes as were asked for")
+            return [
+                PinState.from_json(self.url, rank, prefix)
+                for rank, each in enumerate(found)
+                for prefix in each
+            ]
 
     def ask(self, question: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Any question of the routes, as the engine's desk takes it; one answer for each rank."""
@@ -203,40 +283,73 @@ class AdminClient:
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        try:
-            response = self._client.request(method, path, json=body)
-        except httpx.LocalProtocolError as exc:
+        status, data = self._request(method, path, body)
+        if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
             raise InputError(
-                f"the admin token cannot be sent: {exc}", hint=f"look at ${ADMIN_TOKEN}"
-            ) from exc
-        except httpx.HTTPError as exc:
-            raise UnreachableError(
-                f"{self.url} does not answer: {type(exc).__name__}", hint="is the server up?"
-            ) from exc
-        if response.status_code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
-            raise InputError(
-                f"{self.url} does not accept the admin token: {_words(response)}",
+                f"{self.url} does not accept the admin token: {self._words(data, body)}",
                 hint=f"set ${ADMIN_TOKEN} to the one that the server was started with",
             )
-        if response.status_code == httpx.codes.NOT_FOUND:
+        if status == httpx.codes.NOT_FOUND:
             raise ServerError(
                 f"{self.url} has no admin routes, so its cache is not governed",
                 hint="start it with `prefixctl serve`, `server.governed: true`",
             )
-        if not response.is_success:
-            raise ServerError(f"{self.url}{path} answered {response.status_code}: "
-                              f"{_words(response)}")  # fmt: skip
-        try:
-            engines: list[dict[str, Any]] = response.json()["engines"]
-        except (ValueError, KeyError, TypeError) as exc:
-            raise ServerError(f"{self.url}{path} answered with something else") from exc
+        if not httpx.codes.is_success(status):
+            raise ServerError(f"{self.url}{path} answered {status}: {self._words(data, body)}")
+        with self._understood(path):
+            found = json.loads(data, parse_constant=_no_number)["engines"]
+            if not isinstance(found, list) or not all(isinstance(e, dict) for e in found):
+                raise ValueError("no list of engines")
+            if not found:
+                raise ValueError("not one engine")
+            engines: list[dict[str, Any]] = found
         return engines
 
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
+        """Status and body, within a size and a time for all of it."""
+        deadline = time.monotonic() + self._timeout
+        data = bytearray()
+        try:
+            with self._client.stream(method, path, json=body) as response:
+                for chunk in response.iter_bytes():
+                    data += chunk
+                    if len(data) > MAX_ANSWER_BYTES:
+                        raise ServerError(
+                            f"{self.url}{path} answered with more than {MAX_ANSWER_BYTES:,} bytes"
+                        )
+                    if time.monotonic() > deadline:
+                        raise ServerError(
+                            f"{self.url}{path} did not end within {self._timeout:g} s"
+                        )
+                return response.status_code, bytes(data)
+        except httpx.HTTPError as exc:
+            raise UnreachableError(
+                f"{self.url} does not answer: {type(exc).__name__}", hint="is the server up?"
+            ) from exc
 
-def _words(response: httpx.Response) -> str:
-    try:
-        data = json.loads(response.text)
-        text = str(data.get("detail") or data["error"]["message"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        text = response.text
-    return text[:MAX_MESSAGE]
+    @contextmanager
+    def _understood(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
+            raise ServerError(
+                f"{self.url}{path} answered with something else than prefixctl's routes do",
+                hint="is it a server of this version that `prefixctl serve` started?",
+            ) from exc
+
+    def _words(self, data: bytes, body: Mapping[str, Any] | None) -> str:
+        """A server's own words, without the token and the salt that were sent."""
+        text = data[: 64 * MAX_MESSAGE].decode(errors="replace")
+        try:
+            found = json.loads(text)
+            text = str(found.get("detail") or found["error"]["message"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # then as it is
+        sent = [body or {}, *((body or {}).get("prefixes") or ())]
+        for secret in (self._token, *(str(each.get("salt") or "") for each in sent)):
+            text = text.replace(secret, "***") if secret else text
+        return text[:MAX_MESSAGE]
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
