@@ -29,9 +29,15 @@ from prefixctl.yamlfile import StrictModel, did_you_mean, is_there, load_model, 
 CONFIG_NAME = "prefixctl.yaml"
 
 
+def is_name(value: str) -> bool:
+    """Whether something is the name of a prompt, a target or a tenant."""
+    good = all(c.isalnum() or c in "-_." for c in value)
+    return bool(value) and good and not value.startswith(".")
+
+
 def valid_name(value: str) -> str:
     """The name of a prompt or target, if it is one; ValueError if not."""
-    if not value or not all(c.isalnum() or c in "-_." for c in value) or value.startswith("."):
+    if not is_name(value):
         raise ValueError(f"'{value}' is no name: letters, digits, '-', '_' and '.'")
     return value
 
@@ -316,6 +322,10 @@ class RegistryConfig(StrictModel):
 Mark = Annotated[str, Field(min_length=2, max_length=2, pattern=r"^\S\S$")]
 
 
+JINJA_MARKS = {"variable": ("{{", "}}"), "block": ("{%", "%}"), "comment": ("{#", "#}")}
+"""What Jinja2 puts around a printed value, a statement and a comment."""
+
+
 class DelimitersConfig(StrictModel):
     """What marks templates instead of Jinja2's own: two characters each."""
 
@@ -328,6 +338,18 @@ class DelimitersConfig(StrictModel):
     comment: tuple[Mark, Mark] | None = Field(
         default=None, description="Around a comment, instead of `{#` and `#}`."
     )
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        opening: dict[str, str] = {}
+        for name, own in JINJA_MARKS.items():
+            start, end = getattr(self, name) or own
+            if start == end:
+                raise ValueError(f"'{start}' both opens and closes a {name}")
+            if start in opening:
+                raise ValueError(f"'{start}' opens a {opening[start]} and a {name}")
+            opening[start] = name
+        return self
 
 
 class LintPathConfig(StrictModel):

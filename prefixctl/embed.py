@@ -21,11 +21,12 @@ from typing import Any, Protocol, Self
 
 from prefixctl.config import Config, load_config
 from prefixctl.core.ports import ChatRequest
+from prefixctl.core.reference import version_number
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient, EngineState, GovernedPrefix, PinState
 from prefixctl.engine.http import HttpEngine
 from prefixctl.engine.launch import SCHEDULER, device_settings
-from prefixctl.errors import ConfigError
+from prefixctl.errors import ConfigError, UsageError
 from prefixctl.ids import Salt
 from prefixctl.prompts.render import render
 from prefixctl.prompts.target import Measurement, Target, load_target, measure, section_ends
@@ -216,7 +217,10 @@ class CacheEngine:
         prompt, _, version = name.partition("@")
         if not version:
             return load_live(self._config, [prompt])[0]
-        return load_published(self._config, prompt, int(version))
+        number = version_number(version)
+        if number is None:
+            raise UsageError("no number of a version behind '@'", hint=f"give {prompt}@3")
+        return load_published(self._config, prompt, number)
 
     def _measure(self, published: Published) -> Measurement:
         key = (str(published.prompt.name), published.entry.version)

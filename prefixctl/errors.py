@@ -14,6 +14,7 @@ PrefixctlError                       70  a bug in prefixctl, unless a subclass s
 |   `-- PortInUseError                   the port that `serve` needs is taken
 |-- DriftError                        5  lock, generated files or model differ from the lock
 |-- UnderpoweredError                 6  an audit that cannot tell
+|-- ClosedPipeError                 141  the reader of standard output went away; nothing is said
 `-- InterruptedCommand              130  somebody ended the command before it was done
 
 Findings are results, not errors: a command that ends with findings exits 1.
@@ -36,6 +37,7 @@ class ExitCode(IntEnum):
     UNDERPOWERED = 6
     BUG = 70
     INTERRUPTED = 130
+    CLOSED_PIPE = 141
 
 
 class PrefixctlError(Exception):
@@ -131,6 +133,12 @@ class PortInUseError(UnreachableError):
 
 class OutputError(UnreachableError):
     """Standard output is full or closed, so the result did not arrive."""
+
+
+class ClosedPipeError(OutputError):
+    """The reader of standard output has read enough, as ``head`` does: an end, and no fault."""
+
+    exit_code = ExitCode.CLOSED_PIPE
 
 
 class DriftError(PrefixctlError):

@@ -136,9 +136,11 @@ def read_bytes(
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise error("not a regular file", path=str(path), hint=hint or None)
-        if found.st_size > limit:
+        with path.open("rb") as file:
+            data = b"" if found.st_size > limit else file.read(limit + 1)
+        # A file may grow meanwhile, and those of the system have no size.
+        if max(found.st_size, len(data)) > limit:
             raise error(f"larger than {limit:,} bytes", path=str(path))
-        return path.read_bytes()
     except FileNotFoundError as exc:
         what = "a link that leads nowhere" if path.is_symlink() else "no such file"
         raise error(what, path=str(path), hint=hint or None) from exc
@@ -146,6 +148,7 @@ def read_bytes(
         raise error(f"cannot be read: {exc.strerror}", path=str(path), hint=hint or None) from exc
     except ValueError as exc:
         raise error(f"no path: {exc}", path=str(path), hint=hint or None) from exc
+    return data
 
 
 def utf8_text(data: bytes, path: str, error: type[InputError] = InputError) -> str:

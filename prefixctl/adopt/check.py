@@ -12,6 +12,7 @@ from prefixctl.adopt.model import Candidate
 from prefixctl.core.prompt import is_template
 from prefixctl.errors import InputError, PromptError
 from prefixctl.prompts.load import is_inside, parse_template
+from prefixctl.sources.files import real_path
 from prefixctl.yamlfile import read_bytes, utf8_text
 
 MAX_INCLUDED = 50
@@ -60,7 +61,7 @@ def check_candidate(candidate: Candidate, root: Path) -> Checked:
 
 def _included(folder: Path, name: str, count: int) -> str:
     path = folder / name
-    if count >= MAX_INCLUDED or not path.resolve().is_relative_to(folder.resolve()):
+    if count >= MAX_INCLUDED or not real_path(path).is_relative_to(real_path(folder)):
         raise PromptError(f"includes '{name}', which leaves its folder", path=str(path))
     try:
         return utf8_text(read_bytes(path), str(path))

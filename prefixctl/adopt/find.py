@@ -33,11 +33,17 @@ _DATA = frozenset([".yaml", ".yml", ".json"])
 _OTHER_TEMPLATES = re.compile(
     r"\.(?:html?|xml|ya?ml|json|toml|conf|cfg|ini|sql|sh|py|css|js|ts|tf|env|service|csv)\.\w+$"
 )
-_DOCUMENTATION = re.compile(
+_NOTES = re.compile(
     r"(?:readme|changelog|contributing|license|code_of_conduct|security|requirements|notice|"
-    r"authors|history|pull_request_template|issue_template|agents|claude|copying)\b",
+    r"authors|history|pull_request_template|issue_template|agents|claude|copying)\b.*\.md$|"
+    r"(?:requirements|license|copying|notice|authors|changelog)\b.*\.txt$",
     re.IGNORECASE,
 )
+"""Notes about a project: only in these formats, and not where prompts lie."""
+_NEVER_PROMPTS = re.compile(r"(?:readme|changelog|contributing|license)\b.*\.md$", re.IGNORECASE)
+"""Notes that are none of a folder's prompts, wherever they lie."""
+_NOTE = "a note about the folder by its name; give it another one if it is a prompt"
+_PROMPT_FOLDER = re.compile(r"(?<![a-z])prompts?(?![a-z])", re.IGNORECASE)
 _SKIPPED = TOOL_FOLDERS | {"target", "vendor"}
 _NAME = re.compile(r"^name:\s*['\"]?([\w.-]+)", re.MULTILINE)
 _CONFIGURATION = re.compile(r"(?:prefixctl\.yaml|prefixes\.lock\.yaml|package(?:-lock)?\.json)$")
@@ -110,6 +116,11 @@ def _read(path: Path, source: str) -> list[Candidate | LeftOut | str]:
     """The candidates in a file; the path itself if it is a chat template."""
     if not _may_hold_prompts(path):
         return []
+    if _NOTES.match(path.name):
+        if not any(map(_PROMPT_FOLDER.search, PurePosixPath(source).parent.parts)):
+            return []
+        if _NEVER_PROMPTS.match(path.name):
+            return [LeftOut(path=source, reason=_NOTE)]
     template = path.suffix.lower() in TEMPLATE_SUFFIXES
     try:
         found = decode_text(read_bytes(path, limit=MAX_FILE_BYTES))
@@ -141,7 +152,7 @@ def _may_hold_prompts(path: Path) -> bool:
         or not path.is_file()
     ):
         return False
-    if _DOCUMENTATION.match(path.name) or _CONFIGURATION.match(path.name):
+    if _CONFIGURATION.match(path.name):
         return False
     return path.stat().st_size <= MAX_FILE_BYTES
 

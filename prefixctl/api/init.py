@@ -14,6 +14,7 @@ from prefixctl.core.prompt import Volatility
 from prefixctl.errors import InputError, NothingToDoError
 from prefixctl.lint.evaluate.names import guess_path
 from prefixctl.lint.evaluate.value import CauseKind
+from prefixctl.sources.files import real_path
 from prefixctl.yamlfile import is_there
 
 SHOWN = 3
@@ -56,7 +57,7 @@ def write_adoption(root: Path, proposal: Proposal) -> tuple[str, ...]:
     for file in proposal.files:
         path = root / file.path
         try:
-            if not path.resolve().is_relative_to(root.resolve()):
+            if not real_path(path).is_relative_to(real_path(root)):
                 raise InputError("leads out of the folder", path=str(path))
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8", newline="") as stream:

@@ -49,12 +49,14 @@ class Job:
         target: The target's name, if there is one.
         settings: Names all of the setup that a file's report depends on; None if a server counts
             the tokens, since nobody here can tell when it changes.
+        passed_over: Source files of the folders that are not looked at.
     """
 
     files: list[Found]
     setup: Setup
     target: str | None
     settings: str | None
+    passed_over: tuple[str, ...] = ()
 
 
 def lint_paths(
@@ -142,7 +144,12 @@ def watch_paths(load: Callable[[], Config], paths: Sequence[Path] = ()) -> Watch
 def _whole(
     config: Config, job: Job, files: tuple[FileReport, ...], known: Sequence[Known] | None
 ) -> LintReport:
-    report = LintReport(files=files, block_size=job.setup.block_size, target=job.target)
+    report = LintReport(
+        files=files,
+        block_size=job.setup.block_size,
+        target=job.target,
+        passed_over=job.passed_over,
+    )
     named = with_fingerprints(report, config.root)
     return named if known is None else apply_baseline(named, known, config.root)
 
@@ -165,6 +172,7 @@ def fix_paths(
     target: str | None = None,
     unsafe: bool = False,
     write: bool = True,
+    on_written: Callable[[FixedFile], None] = lambda _: None,
 ) -> tuple[FixedFile, ...]:
     """Fix files and folders. A fix in a section of a governed prompt needs a bump afterwards.
 
@@ -174,6 +182,7 @@ def fix_paths(
         target: As for `lint_paths`.
         unsafe: Whether lines may be moved.
         write: Whether to write the files.
+        on_written: Called with each file that was written, at once: a later one may fail.
 
     Raises:
         InputError: As `lint_paths`, or if a file cannot be written.
@@ -183,6 +192,7 @@ def fix_paths(
     fixed = [f for file in job.files for f in fix_file(file, job.setup, unsafe=unsafe)]
     for one in fixed if write else ():
         write_file(Path(one.path), one.after.data)
+        on_written(one)
     return tuple(fixed)
 
 
@@ -205,8 +215,16 @@ def proposed_fixes(
 
 def lint_job(config: Config, paths: Sequence[Path], target: str | None) -> Job:
     """The files to lint, and how. Arguments and errors as in `lint_paths`."""
-    files = find_files(paths or [config.prompts_dir], config.lint.exclude, root=config.root)
-    return _job(config, files, target)
+    passed_over: list[Path] = []
+    files = find_files(
+        paths or [config.prompts_dir],
+        config.lint.exclude,
+        root=config.root,
+        passed_over=passed_over,
+    )
+    found = {f.path for f in files}
+    left = tuple(str(p) for p in dict.fromkeys(passed_over) if p not in found)
+    return replace(_job(config, files, target), passed_over=left)
 
 
 def _job(config: Config, files: list[Found], target: str | None) -> Job:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
 from prefixctl.config import Config
+from prefixctl.core.reference import version_number
 from prefixctl.core.tenancy import Secret, pseudonym
 from prefixctl.engine.admin import (
     ADMIN_TOKEN,
@@ -20,8 +21,6 @@ from prefixctl.errors import ConfigError, NothingToDoError, UsageError
 from prefixctl.ids import Salt
 from prefixctl.prompts.target import load_target, measure, model_version, section_ends
 from prefixctl.registry.publish import load_live, load_published
-
-MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +181,10 @@ def _split(name: str) -> tuple[str, int | None]:
     prompt, at, version = name.partition("@")
     if not at:
         return prompt, None
-    if not version.isdecimal() or len(version) > MOST_DIGITS:
-        raise UsageError(f"'{name}' names no version", hint=f"give {prompt} or {prompt}@3")
-    return prompt, int(version)
+    number = version_number(version)
+    if number is None:
+        raise UsageError("no number of a version behind '@'", hint=f"give {prompt} or {prompt}@3")
+    return prompt, number
 
 
 def _pin_names(client: AdminClient) -> list[str]:

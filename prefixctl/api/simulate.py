@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -20,6 +21,7 @@ from prefixctl.yamlfile import did_you_mean
 
 CAPACITY = re.compile(r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<unit>%|t|b|[MGT]iB)?", re.ASCII)
 BYTES = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+MOST_REPLICAS = 10_000
 USUAL = ("lru", "lru_freq", "cost_aware", "min")
 """What is compared if nothing is said."""
 
@@ -76,6 +78,7 @@ class Simulation:
         distinct_blocks: Distinct full blocks of the trace: what a capacity in % is a share of.
         isolated_blocks: The same after isolation, which makes equal blocks of tenants differ.
         public_blocks: Leading blocks that selective isolation leaves to all tenants; else 0.
+        longest_blocks: Blocks that the longest request writes: what a pool must have to run it.
         ceiling: The token hit rate of one cache without bounds, isolation included.
         options: What was asked for.
         malformed: Lines that were left out.
@@ -88,6 +91,7 @@ class Simulation:
     distinct_blocks: int
     isolated_blocks: int
     public_blocks: int
+    longest_blocks: int
     ceiling: float
     options: Options = field(repr=False)
     malformed: tuple[MalformedLine, ...] = field(default=(), repr=False)
@@ -144,6 +148,7 @@ def simulate(
         distinct_blocks=trace.contents,
         isolated_blocks=workload.contents,
         public_blocks=workload.public_blocks if options.isolation is Isolation.SELECTIVE else 0,
+        longest_blocks=workload.largest_within(sys.maxsize),
         ceiling=ceiling,
         options=options,
         malformed=trace.malformed,
@@ -234,6 +239,8 @@ def _check(options: Options) -> None:
     for name, value in numbers.items():
         if not isfinite(value):
             raise UsageError(f"{name} {value} is no number to reckon with")
+    if options.replicas > MOST_REPLICAS:
+        raise UsageError(f"--replicas {options.replicas:,} is more than {MOST_REPLICAS:,}")
     for text in (options.host, options.disk):
         if text is not None:
             _split(text, options.token_bytes)

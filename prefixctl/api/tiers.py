@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
-from prefixctl.config import Config, NvmeConfig
+from prefixctl.config import Config, NvmeConfig, is_name
 from prefixctl.core.keys import DEFAULT_ROOT_SEED, block_hashes
 from prefixctl.core.policy.make import depth_cost
+from prefixctl.core.reference import SHOWN_CHARS, version_number
 from prefixctl.core.tenancy import pseudonym
 from prefixctl.engine.hashing import hash_function
 from prefixctl.engine.http import HttpEngine
@@ -22,7 +23,7 @@ from prefixctl.tiers.admin import count_owners, purge_owners, retire_version
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import create_key, destroy_key
-from prefixctl.tiers.view import TierView, stored_model, view_tier
+from prefixctl.tiers.view import TierView, check_tier, stored_model, view_tier
 
 SERIES = re.compile(
     r'^prefixctl_tier_(\w+?)(?:_total)?\{(?:.*?(?:cause|reason)="(\w+)")?.*\} (\S+)$'
@@ -148,12 +149,20 @@ def retire(config: Config, version: str) -> Path:
     Raises:
         ConfigError: If no NVMe tier is configured.
         UsageError: If it is no version.
+        InputError: If there is no tier in its folder.
     """
     path = config.root / nvme_of(config).path
+    name, _, number = version.partition("@")
+    if not is_name(name) or version_number(number) is None:
+        raise UsageError(
+            f"'{version[:SHOWN_CHARS]}' is no version of a prompt",
+            hint="give the name of a prompt and a number, as support-agent@3",
+        )
+    check_tier(path)
     try:
         retire_version(path, version)
     except ValueError as exc:
-        raise UsageError(f"'{version}': {exc}") from exc
+        raise UsageError(f"'{version[:SHOWN_CHARS]}': {exc}") from exc
     return path
 
 

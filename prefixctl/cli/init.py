@@ -12,6 +12,9 @@ from prefixctl.cli.output import Format, FormatOption, clean, print_json
 if TYPE_CHECKING:
     from prefixctl.adopt.model import Proposal
 
+CONFIG_NAME = "prefixctl.yaml"
+TARGET = f", fill in `targets:` in {CONFIG_NAME} (without a target no tokens and blocks are known)"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -57,8 +60,10 @@ def _summary(proposal: Proposal, *, written: bool) -> list[str]:
             f"nothing to do: {proposal.governed} prompt{'s' * (proposal.governed != 1)} governed"
         )
     elif written:
+        new = any(file.path == CONFIG_NAME for file in proposal.files)
         lines.append(
-            "next: check the guesses, run prefixctl bump, and commit what was written with the lock"
+            f"next: check the guesses{TARGET if new else ''}, run prefixctl bump, and commit what "
+            "was written with the lock"
         )
     else:
         count = len(proposal.prompts)

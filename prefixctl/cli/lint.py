@@ -13,9 +13,13 @@ from prefixctl.cli.output import Format, FormatOption, clean, load, print_json
 from prefixctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from prefixctl.config import Config
+    from prefixctl.lint.fix import FixedFile
+    from prefixctl.lint.report import LintReport
+
+SHOWN = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -143,10 +147,17 @@ def rule(
 def _fix(config: Config, asked: Asked, save_as: Path | None, *, unsafe: bool, diff: bool) -> None:
     from prefixctl.api.lint import fix_paths, lint_paths
 
-    fixed = fix_paths(config, asked.paths, target=asked.target, unsafe=unsafe, write=not diff)
+    fixed = fix_paths(
+        config,
+        asked.paths,
+        target=asked.target,
+        unsafe=unsafe,
+        write=not diff,
+        on_written=lambda one: typer.echo(
+            clean(f"{one.path}: fixed {', '.join(one.rules)}"), err=True
+        ),
+    )
     if not diff:
-        for one in fixed:
-            typer.echo(clean(f"{one.path}: fixed {', '.join(one.rules)}"), err=True)
         _lint(config, asked, save_as)
         return
     if asked.output is LintFormat.JSON:
@@ -157,7 +168,20 @@ def _fix(config: Config, asked: Asked, save_as: Path | None, *, unsafe: bool, di
     report = lint_paths(
         config, asked.paths, target=asked.target, baseline=asked.baseline, cache=asked.cache
     )
+    _say_unfixed(report, fixed, unsafe=unsafe)
     exit_of(report, asked.threshold)
+
+
+def _say_unfixed(report: LintReport, fixed: Sequence[FixedFile], *, unsafe: bool) -> None:
+    """The findings that no fix changes, on stderr."""
+    done = {(f.path, rule) for f in fixed for rule in f.rules}
+    left = [f for f in report.findings if (f.location.path, f.rule) not in done]
+    if not left:
+        return
+    shown = ", ".join(f"{f.rule} at {f.location.path}:{f.location.line}" for f in left[:SHOWN])
+    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    moved = "" if unsafe else "; --unsafe-fixes moves lines as well"
+    typer.echo(clean(f"no fix for {shown}{more}{moved}"), err=True)
 
 
 def _lint(config: Config, asked: Asked, save_as: Path | None) -> None:

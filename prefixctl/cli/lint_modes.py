@@ -68,7 +68,7 @@ def print_samples(config: Config, asked: Asked, values: Path | None) -> None:
         print_json(to_json(report))
     else:
         typer.echo(clean(to_text(report)))
-    if report.unreadable:
+    if report.unreadable or report.none_rendered:
         raise typer.Exit(ExitCode.BAD_INPUT)
     if reaches(report, asked.threshold):
         raise typer.Exit(ExitCode.FINDINGS)
@@ -80,14 +80,21 @@ def print_stdin(config: Config, asked: Asked, name: Path | None) -> None:
     Raises:
         typer.Exit: With the exit code, if it is not 0.
         UsageError: If the file's name is missing, or paths are given as well.
+        InputError: If standard input is closed, or cannot be read.
     """
     from prefixctl.api.lint import lint_text
+    from prefixctl.lint.run import MAX_FILE_BYTES
 
     if name is None:
         raise UsageError("--stdin needs --stdin-filename", hint="its name says how it is read")
     if asked.paths:
         raise UsageError("--stdin goes without paths", hint="--stdin-filename names the file")
-    data = sys.stdin.buffer.read()
+    if sys.stdin is None:
+        raise InputError("standard input is closed", hint="pipe the content of the file into it")
+    try:
+        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as exc:
+        raise InputError(f"cannot read standard input: {exc}") from exc
     report = lint_text(config, data, name, target=asked.target, baseline=asked.baseline)
     print_report(report, asked.output, asked.threshold)
     exit_of(report, asked.threshold)

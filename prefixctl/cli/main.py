@@ -14,6 +14,7 @@ from prefixctl import __version__
 from prefixctl.cli.output import clean, error_value, print_json, wants_json
 from prefixctl.cli.streams import GuardedOutput, guarded_stdout
 from prefixctl.errors import (
+    ClosedPipeError,
     ExitCode,
     InterruptedCommand,
     OutputError,
@@ -81,7 +82,7 @@ def _run(stdout: GuardedOutput) -> int:
         stdout.flush()
     except PrefixctlError as exc:
         return _failed(exc, stdout)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return _failed(InterruptedCommand("interrupted"), stdout)
     except Exception as exc:
         if isinstance(exc, typer.BadParameter.__mro__[2]):  # all usage errors of the parser
@@ -91,7 +92,7 @@ def _run(stdout: GuardedOutput) -> int:
             return ExitCode.USAGE
         traceback.print_exc()
         _say("this is a bug in prefixctl; please report it with the lines above")
-        _print_error(PrefixctlError(f"a bug in prefixctl: {exc!r}"), stdout)
+        _print_error(PrefixctlError(f"a bug in prefixctl: {type(exc).__name__}"), stdout)
         return ExitCode.BUG
     return code
 
@@ -100,6 +101,8 @@ def _failed(exc: PrefixctlError, stdout: GuardedOutput) -> int:
     """Say what went wrong; the exit code."""
     if isinstance(exc, OutputError):
         stdout.give_up()
+        if isinstance(exc, ClosedPipeError):
+            return exc.exit_code
     else:
         _print_error(exc, stdout)
     place = f"{exc.where}: " if exc.where else ""

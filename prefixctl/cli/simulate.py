@@ -131,7 +131,7 @@ def simulate(
         service=service,
     )
     if chart is not None:
-        check_chart(chart)
+        check_chart(chart, trace)
     from prefixctl.cli.simulate_view import print_simulation, tell_malformed
 
     result = run(trace, capacity, policy, options)
@@ -181,7 +181,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def check_chart(path: Path) -> None:
+def check_chart(path: Path, trace: Path) -> None:
     """Refuse a chart that could not be written, before the work is done."""
     from prefixctl.errors import UsageError
 
@@ -189,11 +189,14 @@ def check_chart(path: Path) -> None:
         raise UsageError("the chart is an SVG", path=str(path), hint="give a name ending in .svg")
     if not path.parent.is_dir():
         raise UsageError("cannot write the chart: its folder is not there", path=str(path))
+    if path.exists() and trace.exists() and path.samefile(trace):
+        raise UsageError("the chart would overwrite the trace", path=str(path))
 
 
 def write_chart(result: Simulation, path: Path) -> None:
     """Hit rate against capacity, one line for each policy."""
     from prefixctl.errors import UsageError
+    from prefixctl.sources.files import replace_file
     from prefixctl.traffic.chart import draw_frontier
 
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -201,7 +204,7 @@ def write_chart(result: Simulation, path: Path) -> None:
         curves.setdefault(row.policy, []).append((row.capacity_blocks, row.outcome.token_hit_rate))
     title = f"Token hit rate, {Path(result.path).name}"
     try:
-        path.write_text(draw_frontier(title, curves), encoding="utf-8")
+        replace_file(path, draw_frontier(title, curves).encode())
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"cannot write the chart: {reason}", path=str(path)) from error
@@ -220,6 +223,7 @@ def to_json(result: Simulation) -> dict[str, Any]:
         "distinct_blocks": result.distinct_blocks,
         "isolated_blocks": result.isolated_blocks,
         "public_blocks": result.public_blocks,
+        "longest_request_blocks": result.longest_blocks,
         "ceiling_token_hit_rate": round(result.ceiling, 6),
         "options": options,
         "malformed": len(result.malformed),
@@ -246,6 +250,8 @@ def _row_json(row: Row, result: Simulation) -> dict[str, Any]:
         "device_hit_tokens": outcome.hit_tokens,
         "over_lru": rounded(row.over_lru),
         "gap_closed": rounded(row.gap_closed),
+        "unpinned_block_hit_rate": rounded(row.unpinned.block_hit_rate if row.unpinned else None),
+        "unpinned_token_hit_rate": rounded(row.unpinned.token_hit_rate if row.unpinned else None),
         "pins": None if row.pins is None else asdict(row.pins) | {"net": row.pins.net},
         "counts": asdict(outcome.counts),
         "replica_requests": list(outcome.replica_requests),

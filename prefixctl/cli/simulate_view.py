@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prefixctl.cli.output import clean, out, talk
+from prefixctl.traffic.grid import Row
 
 if TYPE_CHECKING:
     from prefixctl.api.simulate import Simulation
-    from prefixctl.traffic.grid import Row
 
 SHOWN_LINES = 5
 SHOWN_REPLICAS = 4
@@ -24,11 +24,20 @@ def print_simulation(result: Simulation) -> None:
     table = Table(box=None, pad_edge=False)
     for heading, _ in columns:
         table.add_column(heading, justify="left" if heading == "policy" else "right")
-    for row in result.rows:
+    for row in _with_unpinned(result.rows):
         table.add_row(*(cell(row) for _, cell in columns))
     out().print(table)
     for remark in _remarks(result):
         talk().print(clean(remark))
+
+
+def _with_unpinned(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, each followed by the one of the same cache without pins."""
+    for row in rows:
+        yield row
+        if row.unpinned is not None:
+            name, outcome = f"{row.policy} unpinned", row.unpinned
+            yield Row(policy=name, capacity_blocks=row.capacity_blocks, outcome=outcome)
 
 
 def tell_malformed(result: Simulation) -> None:
@@ -93,7 +102,10 @@ def _remarks(result: Simulation) -> Iterator[str]:
     elif result.options.isolation == "selective":
         yield "requests have no first block in common: selective isolation shares nothing"
     if any(row.outcome.counts.rejected for row in result.rows):
-        yield "rejected: longer than the pool, never run, counted as missed"
+        yield (
+            "rejected: longer than the pool, never run, counted as missed; the longest request "
+            f"takes {result.longest_blocks:,} blocks"
+        )
     yield from _pin_remarks(result)
 
 

@@ -1,4 +1,7 @@
-"""Standard output that may be full or closed: an error of its own, not a bug and not silence."""
+"""Standard output that may be full or closed: an error of its own, not a bug and not silence.
+
+A pipe whose reader went away is neither: the command ends without a word.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from prefixctl.errors import OutputError
+from prefixctl.errors import ClosedPipeError, OutputError
 
 
 class GuardedOutput:
@@ -75,10 +78,7 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as exc:
-        raise OutputError(
-            "standard output was closed before everything was written",
-            hint="the program behind the pipe ended early; what it did not read is lost",
-        ) from exc
+        raise ClosedPipeError("the reader of standard output went away") from exc
     except OSError as exc:
         raise OutputError(f"standard output cannot be written: {exc.strerror}") from exc
     except UnicodeEncodeError as exc:

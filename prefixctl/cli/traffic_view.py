@@ -25,10 +25,7 @@ def traffic_value(traffic: Traffic) -> dict[str, Any]:
         "unmatched": traffic.unmatched,
         "unmatched_tokens": traffic.unmatched_tokens,
         "misnamed": traffic.misnamed,
-        "cold_requests": traffic.cold_requests,
-        "cold_tokens": traffic.cold_tokens,
-        "cold_request_share": _share(traffic.cold_requests, traffic.requests),
-        "cold_token_share": _share(traffic.cold_tokens, traffic.prompt_tokens),
+        **_cold_value(traffic),
         "prompts": [_prompt_value(p, traffic) for p in traffic.prompts],
         "failed": traffic.failed,
         "malformed_count": traffic.malformed_count,
@@ -47,11 +44,7 @@ def _lines(traffic: Traffic) -> Iterator[str]:
         f"traffic in {traffic.path}: {_requests(traffic.requests)}, "
         f"{traffic.prompt_tokens:,} prompt tokens{_counted(traffic)}"
     )
-    yield (
-        f"goes cold: {_requests(traffic.cold_requests)} "
-        f"({_percent(traffic.cold_requests, traffic.requests)}), {traffic.cold_tokens:,} prompt "
-        f"tokens ({_percent(traffic.cold_tokens, traffic.prompt_tokens)})"
-    )
+    yield f"goes cold: {_cold(traffic)}"
     for prompt in traffic.prompts:
         if prompt.requests or prompt.changed:
             yield f"- {_prompt(prompt, traffic)}"
@@ -67,6 +60,35 @@ def _lines(traffic: Traffic) -> Iterator[str]:
         yield f"- left out: {_malformed(traffic)}"
 
 
+def _cold(traffic: Traffic) -> str:
+    unknown = ", ".join(f"{p.name}@{p.version}" for p in traffic.cold_unknown)
+    why = (
+        f"unknown for {unknown}: no target in prefixctl.yaml (fill in `targets:`), and the text "
+        "of that version is nowhere"
+    )
+    if unknown and not traffic.cold_requests:
+        return why
+    known = (
+        f"{_requests(traffic.cold_requests)} "
+        f"({_percent(traffic.cold_requests, traffic.requests)}), {traffic.cold_tokens:,} prompt "
+        f"tokens ({_percent(traffic.cold_tokens, traffic.prompt_tokens)})"
+    )
+    return f"at least {known}; {why}" if unknown else known
+
+
+def _cold_value(traffic: Traffic) -> dict[str, Any]:
+    """What goes cold; null where nothing tells it for one of the prompts."""
+    if traffic.cold_unknown:
+        names = ("cold_requests", "cold_tokens", "cold_request_share", "cold_token_share")
+        return dict.fromkeys(names)
+    return {
+        "cold_requests": traffic.cold_requests,
+        "cold_tokens": traffic.cold_tokens,
+        "cold_request_share": _share(traffic.cold_requests, traffic.requests),
+        "cold_token_share": _share(traffic.cold_tokens, traffic.prompt_tokens),
+    }
+
+
 def _prompt(prompt: PromptTraffic, traffic: Traffic) -> str:
     head = f"{prompt.name}@{prompt.version}: {_requests(prompt.requests)}"
     if prompt.requests:
@@ -79,6 +101,8 @@ def _prompt(prompt: PromptTraffic, traffic: Traffic) -> str:
         )
     if not prompt.changed:
         return f"{head}, unchanged"
+    if not prompt.cold_known:
+        return f"{head}, changed: what goes cold is not known"
     if prompt.requests and not prompt.cold_tokens:
         return f"{head}, changed behind its last full block: no token goes cold"
     return f"{head}, {prompt.cold_tokens:,} prompt tokens go cold"
@@ -111,9 +135,11 @@ def _prompt_value(prompt: PromptTraffic, traffic: Traffic) -> dict[str, Any]:
         "requests": prompt.requests,
         "request_share": _share(prompt.requests, traffic.requests),
         "prompt_tokens": prompt.prompt_tokens,
-        "cold_requests": prompt.cold_requests,
-        "cold_tokens": prompt.cold_tokens,
-        "cold_token_share": _share(prompt.cold_tokens, traffic.prompt_tokens),
+        "cold_requests": prompt.cold_requests if prompt.cold_known else None,
+        "cold_tokens": prompt.cold_tokens if prompt.cold_known else None,
+        "cold_token_share": (
+            _share(prompt.cold_tokens, traffic.prompt_tokens) if prompt.cold_known else None
+        ),
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prefixctl.cli.output import Format, FormatOption, load, out, print_json, talk
+from prefixctl.core.reference import SHOWN_CHARS, version_number
 from prefixctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -243,9 +244,10 @@ def _split(text: str) -> tuple[str, str | None]:
 def _number(ref: str | None) -> int | None:
     if ref is None:
         return None
-    if not ref.isascii() or not ref.isdigit():
-        raise UsageError(f"'{ref}' is no version number")
-    return int(ref)
+    number = version_number(ref)
+    if number is None:
+        raise UsageError(f"'{ref[:SHOWN_CHARS]}' is no version number")
+    return number
 
 
 def _author(folder: Path) -> str:

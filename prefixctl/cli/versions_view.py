@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+NO_TARGET = "no target in prefixctl.yaml, so tokens and blocks are not known: fill in `targets:`"
 _COLOURS = {"live": "green", "previous": "yellow"}
 
 
@@ -43,7 +44,7 @@ def print_bump(result: BumpResult) -> None:
         if bumped.change is None:
             _print_records(bumped.entry.targets)
         else:
-            _print_change(bumped.change)
+            _print_change(bumped.change, known=bool(bumped.entry.targets))
     if result.unchanged:
         talk().print(f"unchanged: {', '.join(result.unchanged)}", markup=False)
     if not result.bumped:
@@ -73,7 +74,7 @@ def print_check(result: CheckResult) -> None:
             say(f"{drift.name}: has no version yet", "bold red")
             continue
         say(f"{drift.name}: changed since version {drift.version} without a bump", "bold red")
-        _print_change(drift.change)
+        _print_change(drift.change, known=result.has_targets)
     if result.drifts:
         names = " ".join(d.name for d in result.drifts)
         talk().print(f'run: prefixctl bump {names} --reason "..."', markup=False)
@@ -119,6 +120,8 @@ def print_diff(result: VersionDiff) -> None:
             continue
         first = "" if target.first_token is None else f"first other token {target.first_token:,}; "
         say(f"target {target.target}: {first}{_cost(target.change)}")
+    if result.parts and not result.targets:
+        talk().print(NO_TARGET, markup=False)
     for remark in result.remarks:
         talk().print(remark, markup=False)
 
@@ -196,13 +199,16 @@ def target_value(change: TargetChange) -> dict[str, Any]:
     return asdict(change) | {"cold_blocks": change.cold_blocks}
 
 
-def _print_change(change: Change) -> None:
+def _print_change(change: Change, *, known: bool) -> None:
+    """What changed and what it costs; `known` says whether there was a target to count on."""
     for part in change.content:
         say(f"  {part}")
     for target in change.targets:
         causes = f" ({'; '.join(target.causes)})" if target.causes else ""
         say(f"  target {target.target}{causes}: {_cost(target)}")
-    if not change.targets:
+    if not known:
+        say(f"  {NO_TARGET}")
+    elif not change.targets:
         say("  no token of a shared prefix becomes cold")
 
 
@@ -217,6 +223,8 @@ def _cost(change: TargetChange) -> str:
 
 
 def _print_records(targets: Mapping[str, TargetRecord]) -> None:
+    if not targets:
+        say(f"  {NO_TARGET}")
     for name, record in targets.items():
         short = "" if record.governed else ", too short to be governed"
         say(
@@ -245,4 +253,4 @@ def _print_version(version: HistoryEntry) -> None:
     if signature.note:
         say(f"  note: {signature.note}")
     if version.change is not None:
-        _print_change(version.change)
+        _print_change(version.change, known=bool(entry.targets))

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Self
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-from prefixctl.errors import InputError, ServerError, UnreachableError, UsageError
+from prefixctl.engine.address import server_address
+from prefixctl.errors import InputError, ServerError, UnreachableError
 from prefixctl.ids import Salt
 
 ADMIN_TOKEN = "PREFIXCTL_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -194,12 +195,7 @@ class AdminClient:
             UsageError: If the address is none.
             InputError: If the token cannot be sent.
         """
-        try:
-            base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
-        except (httpx.InvalidURL, ValueError) as exc:
-            raise UsageError("no address of a server", hint="give http://HOST:PORT") from exc
-        if base.scheme not in {"http", "https"} or not base.host:
-            raise UsageError("no address of a server", hint="give http://HOST:PORT")
+        base = server_address(url)
         if not token.isascii() or not token.isprintable():
             raise InputError(
                 "the admin token cannot be sent: it holds other than printable ASCII",

@@ -14,7 +14,8 @@ import httpx
 
 from prefixctl.core.ports import ChatRequest, Completion, ServerFacts
 from prefixctl.core.usage import CacheUse
-from prefixctl.errors import ServerError, UnreachableError
+from prefixctl.engine.address import server_address
+from prefixctl.errors import ServerError, UnreachableError, UsageError
 from prefixctl.ids import OnBehalf, Salt
 
 MAX_MESSAGE = 300
@@ -49,14 +50,17 @@ class HttpEngine:
             timeout_seconds: For one whole completion.
             facts_timeout_seconds: For any other answer.
             transport: For tests.
+
+        Raises:
+            UsageError: If the address is none, or the API key cannot be sent.
         """
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._model = model
         self._timeout, self._facts_timeout = timeout_seconds, facts_timeout_seconds
+        base = server_address(url)
+        # Messages name the server, but not a password or token that its address may hold.
+        self._url = str(base.copy_with(username=None, password=None, query=None))
         try:
-            base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
-            # Messages name the server, but not a password or token that its address may hold.
-            self._url = str(base.copy_with(username=None, password=None, query=None))
             self._client = httpx.Client(
                 base_url=base,
                 headers=headers,
@@ -64,8 +68,8 @@ class HttpEngine:
                 transport=transport,
                 trust_env=False,
             )
-        except (httpx.InvalidURL, ValueError) as exc:
-            raise UnreachableError(f"no address of a server: {exc}") from exc
+        except ValueError as exc:
+            raise UsageError("the API key cannot be sent: it is not plain ASCII") from exc
 
     def __enter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prefixctl.config import ANONYMOUS, valid_name
+from prefixctl.config import ANONYMOUS, is_name, valid_name
 from prefixctl.errors import ConfigError
 from prefixctl.yamlfile import read_bytes, utf8_text
 
@@ -67,7 +67,8 @@ def parse_keys(data: bytes, path: str) -> list[StoredKey]:
         words = line.split(None, 2)
         if not words or words[0].startswith("#"):
             continue
-        fault = key_fault(words)
+        # Nothing of a wrong line is shown: it may be a key, or the file another secret one.
+        fault = key_fault(words) if is_name(words[0]) else "the first word is no name of a tenant"
         if fault:
             raise ConfigError(
                 fault, path=path, line=number, hint="TENANT SHA256 NOTE; see `prefixctl keys add`"

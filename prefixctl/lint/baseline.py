@@ -19,7 +19,7 @@ from prefixctl.errors import InputError
 from prefixctl.lint.report import FileReport, Known, LintReport
 from prefixctl.lint.rules import pfx000_unreadable
 from prefixctl.sources.files import replace_file
-from prefixctl.yamlfile import is_there
+from prefixctl.yamlfile import is_there, read_bytes
 
 SCHEMA = 1
 _CHARS = 32
@@ -49,13 +49,10 @@ def load_baseline(path: Path, family: frozenset[str] | None = None) -> tuple[Kno
     """
     again = "write one with `prefixctl lint --write-baseline FILE`"
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(read_bytes(path, hint=again))
         known = [Known(**{name: str(k[name]) for name in _FIELDS}) for k in kept["findings"]]
         schema = kept["schema"]
-    except OSError as exc:
-        message = f"cannot be read: {exc.strerror}"
-        raise InputError(message, path=str(path), hint=again) from exc
-    except (ValueError, TypeError, KeyError) as exc:
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
         raise InputError("is no baseline of lint", path=str(path), hint=again) from exc
     if schema != SCHEMA:
         message = f"is a baseline of schema {schema!r}; this version reads {SCHEMA}"
@@ -122,7 +119,7 @@ def _of_others(path: Path, family: frozenset[str]) -> list[tuple[str, str, str]]
     try:
         known = load_baseline(path)
     except InputError as exc:
-        exc.hint = "remove it, or write to another file"
+        exc.hint = f"{'remove it, or ' * path.is_file()}write to another file"
         raise
     return [(k.path, k.rule, k.fingerprint) for k in known if k.rule not in family]
 

@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from prefixctl.config import DelimitersConfig
+from prefixctl.config import JINJA_MARKS, DelimitersConfig
 from prefixctl.lint.evaluate.state import Loader
 from prefixctl.lint.source import Source
 
-_OWN = {"variable": ("{{", "}}"), "block": ("{%", "%}"), "comment": ("{#", "#}")}
 _HARMLESS = {"{{": "[{", "{%": "[%", "{#": "[#"}
 
 
@@ -45,5 +44,5 @@ def _translated(text: str, wanted: DelimitersConfig) -> str:
 
 def _pairs(wanted: DelimitersConfig) -> Iterator[tuple[str, str]]:
     """Each mark of the file with the one of Jinja2 that it stands for."""
-    for name, own in _OWN.items():
+    for name, own in JINJA_MARKS.items():
         yield from zip(getattr(wanted, name) or own, own, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 from prefixctl.core.prompt import PROMPT_FILE
 from prefixctl.errors import InputError, NothingToDoError
 from prefixctl.lint.per_path import Globs
-from prefixctl.lint.readers.any_file import may_hold_a_prompt
+from prefixctl.lint.readers.any_file import CODE_SUFFIXES, may_hold_a_prompt
 from prefixctl.lint.readers.text import TEMPLATE_SUFFIXES, TEXT_SUFFIXES
 from prefixctl.sources.files import Folder, walk
+from prefixctl.yamlfile import MAX_YAML_BYTES, read_bytes
 
 _DOCUMENTATION = ("readme", "changelog", "contributing", "license", "code_of_conduct", "security",
                   "requirements", "notice", "authors", "history")  # fmt: skip
@@ -34,7 +36,11 @@ class Found:
 
 
 def find_files(
-    paths: Sequence[Path], exclude: Sequence[str] = (), *, root: Path = Path()
+    paths: Sequence[Path],
+    exclude: Sequence[str] = (),
+    *,
+    root: Path = Path(),
+    passed_over: list[Path] | None = None,
 ) -> list[Found]:
     """The files that paths name or hold, each once, sorted.
 
@@ -44,6 +50,7 @@ def find_files(
         paths: Files and folders.
         exclude: Glob patterns of paths to pass over, unless the command line names them.
         root: The folder that the patterns are relative to.
+        passed_over: Gets the source files of folders whose names do not speak of prompts.
 
     Raises:
         InputError: If a path does not exist, or a folder cannot be read.
@@ -51,11 +58,12 @@ def find_files(
     """
     found: dict[Path, Found] = {}
     excluded: list[Path] = []
+    sources: list[Path] = [] if passed_over is None else passed_over
     globs = Globs(exclude, root)
     for path in paths:
         if not path.exists():
             raise InputError("no such file or folder", path=str(path))
-        entries = _walk(path, globs, excluded) if path.is_dir() else [named_file(path)]
+        entries = _walk(path, globs, excluded, sources) if path.is_dir() else [named_file(path)]
         for entry in entries:
             if entry.path not in found or entry.named:
                 found[entry.path] = entry
@@ -67,10 +75,7 @@ def find_files(
 def is_governed(folder: Path) -> bool:
     """Whether a folder holds a governed prompt."""
     file = folder / PROMPT_FILE
-    try:
-        return file.is_file() and _SECTIONS_KEY in file.read_bytes()
-    except OSError:
-        return False
+    return _SECTIONS_KEY in _text(file)
 
 
 def named_file(path: Path) -> Found:
@@ -82,7 +87,15 @@ def named_file(path: Path) -> Found:
 
 
 def _is_section(folder: Path, path: Path) -> bool:
-    return path.name.encode() in (folder / PROMPT_FILE).read_bytes()
+    return os.fsencode(path.name) in _text(folder / PROMPT_FILE)
+
+
+def _text(file: Path) -> bytes:
+    """What people wrote in a file; nothing if it is none that people write."""
+    try:
+        return read_bytes(file, limit=MAX_YAML_BYTES)
+    except InputError:
+        return b""
 
 
 def _nothing(paths: Sequence[Path], excluded: Sequence[Path]) -> NothingToDoError:
@@ -101,8 +114,11 @@ def _nothing(paths: Sequence[Path], excluded: Sequence[Path]) -> NothingToDoErro
     return NothingToDoError("nothing to lint", path=", ".join(map(str, paths)), hint=hint)
 
 
-def _walk(top: Path, globs: Globs, excluded: list[Path]) -> Iterator[Found]:
-    """What a folder holds; what a pattern passes over is added to `excluded`."""
+def _walk(top: Path, globs: Globs, excluded: list[Path], sources: list[Path]) -> Iterator[Found]:
+    """What a folder holds; what a pattern passes over is added to `excluded`.
+
+    Source code is looked at only where its name speaks of prompts; the rest is added to `sources`.
+    """
 
     def governed(folder: Folder) -> bool:
         return PROMPT_FILE in folder.files and is_governed(folder.path)
@@ -117,6 +133,8 @@ def _walk(top: Path, globs: Globs, excluded: list[Path]) -> Iterator[Found]:
         for file in folder.files:
             path = folder.path / file
             if not _may_hold_a_prompt(path):
+                if path.suffix.lower() in CODE_SUFFIXES and path not in globs:
+                    sources.append(path)
                 continue
             if path in globs:
                 excluded.append(path)

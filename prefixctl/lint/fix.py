@@ -22,7 +22,7 @@ from prefixctl.lint.raw import RawFile, raw_file
 from prefixctl.lint.report import FileReport
 from prefixctl.lint.rules import pfx501_unbumped
 from prefixctl.lint.rules.pfx304_white_space import SEVERAL_ENDS, blank_lines
-from prefixctl.lint.run import Setup, lint_file
+from prefixctl.lint.run import Setup, file_bytes, lint_file
 from prefixctl.lint.source import UnreadableError
 
 MAX_FIXES = 100
@@ -130,8 +130,8 @@ def _parts(file: Found, setup: Setup) -> Iterator[tuple[RawFile, Relint]]:
                  if p.is_relative_to(file.path) and p.name != PROMPT_FILE}  # fmt: skip
     for path, name in paths.items():
         try:
-            before = raw_file(path.read_bytes(), str(path))
-        except (OSError, UndecodableError):
+            before = raw_file(file_bytes(path), str(path))
+        except (UnreadableError, UndecodableError):
             continue
         yield before, _relint(file, setup, name)
 

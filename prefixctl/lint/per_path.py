@@ -15,6 +15,7 @@ from prefixctl.errors import ConfigError
 from prefixctl.lint.families import all_ids
 from prefixctl.lint.report import FileReport
 from prefixctl.lint.rules import pfx000_unreadable
+from prefixctl.sources.files import real_path
 from prefixctl.yamlfile import did_you_mean
 
 _UNREADABLE = pfx000_unreadable.RULE.id
@@ -24,12 +25,12 @@ class Globs:
     """The paths that some pattern matches: by the path from the root, or by the name alone."""
 
     def __init__(self, patterns: Sequence[str], root: Path) -> None:
-        base = Path(glob.escape(root.resolve().as_posix()))
+        base = Path(glob.escape(real_path(root).as_posix()))
         self._paths = [(base / p).as_posix() for p in patterns]
         self._names = tuple(patterns)
 
     def __contains__(self, path: Path) -> bool:
-        shown = path.resolve().as_posix()
+        shown = real_path(path).as_posix()
         return any(fnmatch(shown, p) for p in self._paths) or any(
             fnmatch(path.name, p) for p in self._names
         )

@@ -95,12 +95,14 @@ class LintReport:
         block_size: Tokens in a block.
         target: The target's name, if one was given.
         stale: Entries of the baseline that nothing corresponds to any more.
+        passed_over: Source files of the folders that were not looked at.
     """
 
     files: tuple[FileReport, ...]
     block_size: int
     target: str | None = None
     stale: tuple[Known, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -145,6 +147,7 @@ def summary(report: LintReport) -> dict[str, Any]:
         "baselined": sum(len(f.baselined) for f in report.files),
         "ignored": sum(f.ignored for f in report.files),
         "stale_baseline": len(report.stale),
+        "passed_over": len(report.passed_over),
     }
 
 

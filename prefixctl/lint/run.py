@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prefixctl.core.findings import Confidence, Finding, Location, Severity, Verdict
 from prefixctl.core.prompt import PROMPT_FILE
-from prefixctl.errors import NothingToDoError
+from prefixctl.errors import InputError, NothingToDoError
 from prefixctl.lint.assemble import joined, report_of
 from prefixctl.lint.cache import Cache, Loads
 from prefixctl.lint.chat.confirm import without_refuted
@@ -31,6 +31,8 @@ from prefixctl.lint.rules import all_rules, pfx000_unreadable
 from prefixctl.lint.source import UnreadableError, decode
 from prefixctl.lint.suppress import in_file_order, suppress
 from prefixctl.lint.tokens import TokenCounter
+from prefixctl.sources.files import real_path
+from prefixctl.yamlfile import read_bytes
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 _MEND = "mend it, or leave the file out with lint.exclude in prefixctl.yaml: it was not checked"
@@ -97,7 +99,7 @@ def lint_file(
     try:
         if file.governed:
             return _lint_governed(file.path, setup, overlay)
-        data = _bytes(file.path) if data is None else data
+        data = _checked(data) if data is not None else file_bytes(file.path)
         loader = Loads(_loader(file.path.parent, setup.root))
         if setup.cache is not None and (kept := setup.cache.find(path, file.named, data, loader)):
             return kept.report
@@ -155,7 +157,7 @@ def documents_of(
     """
     if file.governed:
         return [read_governed(file.path)]
-    data = _bytes(file.path) if data is None else data
+    data = file_bytes(file.path) if data is None else data
     loader = loader or _loader(file.path.parent, setup.root)
     wishes = setup.per_path.of(file.path)
     source = with_delimiters(decode(data, str(file.path)), wishes.delimiters)
@@ -200,28 +202,37 @@ def _with_raw(report: FileReport, files: Sequence[RawFile]) -> FileReport:
     return replace(report, findings=tuple(sorted((*report.findings, *found), key=in_file_order)))
 
 
-def _bytes(path: Path) -> bytes:
+def file_bytes(path: Path) -> bytes:
+    """The bytes of a file to lint.
+
+    Raises:
+        UnreadableError: If it is missing, no regular file, too large, or cannot be read.
+    """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UnreadableError(f"larger than {MAX_FILE_BYTES:,} bytes")
-        return path.read_bytes()
-    except OSError as exc:
-        raise UnreadableError(f"cannot be read: {exc.strerror}") from exc
+        return read_bytes(path, limit=MAX_FILE_BYTES)
+    except InputError as exc:
+        raise UnreadableError(exc.message) from exc
+
+
+def _checked(data: bytes) -> bytes:
+    if len(data) > MAX_FILE_BYTES:
+        raise UnreadableError(f"larger than {MAX_FILE_BYTES:,} bytes")
+    return data
 
 
 def _loader(folder: Path, root: Path) -> Loader:
     """Finds included templates in a file's folder and the folders above it, inside the root."""
 
     def load(name: str) -> str | None:
-        top = root.resolve()
-        start = folder.resolve()
+        top = real_path(root)
+        start = real_path(folder)
         for place in (start, *start.parents):
             if not place.is_relative_to(top):
                 return None
-            path = (place / name).resolve()
+            path = real_path(place / name)
             if path.is_relative_to(top) and path.is_file():
                 try:
-                    return decode(_bytes(path), str(path)).text
+                    return decode(file_bytes(path), str(path)).text
                 except UnreadableError:
                     return None
         return None
@@ -259,6 +270,6 @@ def _unreadable(path: str, exc: UnreadableError, data: bytes | None) -> FileRepo
 def _line(path: str, number: int, data: bytes | None) -> str:
     """A line of a file, or nothing if it has no text."""
     try:
-        return masked(decode(_bytes(Path(path)) if data is None else data, path).line(number))
+        return masked(decode(file_bytes(Path(path)) if data is None else data, path).line(number))
     except UnreadableError:
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from prefixctl.core.blocks import common_prefix_tokens
 from prefixctl.core.prompt import Parameter
-from prefixctl.lint.evaluate.names import cause_of
+from prefixctl.lint.evaluate.names import cause_of, is_unknown
 from prefixctl.lint.evaluate.statements import read_template
 from prefixctl.lint.evaluate.syntax import parse
 from prefixctl.lint.evaluate.value import Value
@@ -82,6 +82,7 @@ class Sample:
         excerpts: What each render has at the first difference.
         variables: The variables that part them there, when each is changed alone.
         failure: Why they cannot be rendered.
+        held: Variables that have one value in all renders, so that nothing shows of them.
     """
 
     agreement: Agreement
@@ -92,6 +93,7 @@ class Sample:
     excerpts: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     failure: Failure | None = None
+    held: tuple[str, ...] = ()
 
 
 def sample_template(
@@ -137,7 +139,9 @@ def sample_template(
         raise ValueError("at least two sets of values are needed")
     rendered = _rendered(source, groups, known, sandbox)
     samples = [_sample(g, o, value, encode) for g, o in zip(groups, rendered, strict=True)]
-    return min(samples, key=lambda s: _TELLING.index(s.agreement))
+    telling = min(samples, key=lambda s: _TELLING.index(s.agreement))
+    fixed = {name for name, p in declared.items() if p.value is not None}
+    return replace(telling, held=tuple(n for n in _held(groups[0]) if n not in fixed))
 
 
 def generate_samplings(
@@ -151,7 +155,8 @@ def generate_samplings(
     """Sets of values that differ in everything that changes between requests.
 
     What that is, the declared scopes say, and names for what is not declared. A value of which
-    neither says anything stays the same.
+    neither says anything differs as well; one that is declared or named as the application's own
+    stays the same.
 
     Raises:
         UnreadableError: If the template cannot be parsed.
@@ -161,14 +166,20 @@ def generate_samplings(
 
     def changes(path: str) -> bool:
         parameter = declared.get(path.split(".", 1)[0])
+        if parameter is None and unknown(path):
+            return True
         volatility = parameter.scope if parameter else cause_of(path).volatility
         return volatility is not None and volatility.is_dynamic
+
+    def unknown(path: str) -> bool:
+        return path.split(".", 1)[0] not in declared and is_unknown(path)
 
     fixed = {n: p.value for n, p in declared.items() if p.value is not None}
     made = []
     for index in range(count):
         now = CLOCKS[index % len(CLOCKS)]
-        values = generate_values(trees, changes=changes, stillness=stillness, index=index, now=now)
+        values = generate_values(trees, changes=changes, stillness=stillness, index=index, now=now,
+                                 unknown=unknown)  # fmt: skip
         made.append(Sampling(values={**values, **fixed}, now=now, seed=index))
     return tuple(made)
 
@@ -249,6 +260,11 @@ def _one_by_one(sets: Sequence[Sampling]) -> dict[str, Sampling]:
         if other.now != first.now:
             made.setdefault(CLOCK_NAME, replace(first, now=other.now))
     return made
+
+
+def _held(sets: Sequence[Sampling]) -> list[str]:
+    first, *others = sets
+    return [n for n, v in first.values.items() if all(s.values.get(n) == v for s in others)]
 
 
 def _rendered(

@@ -48,10 +48,12 @@ class FileSample:
     Attributes:
         location: Where it begins.
         sample: What the renders show.
+        match: The file from the configuration's folder, as ``lint.paths`` names it.
     """
 
     location: Location
     sample: Sample
+    match: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,11 @@ class SampleReport:
     skipped: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     exact: bool = False
+
+    @property
+    def none_rendered(self) -> bool:
+        """Whether not one template could be rendered, so that nothing was compared."""
+        return self.count(Agreement.FAILED) == len(self.samples)
 
     def count(self, agreement: Agreement) -> int:
         """How many templates agree in that way."""
@@ -106,6 +113,7 @@ def sample_files(
                     FileSample(
                         location=_place(block),
                         sample=_sample(document, block, values, encode, sandbox),
+                        match=_from(setup.root, block),
                     )
                     for document in documents
                     for block in _templates(document)
@@ -202,6 +210,15 @@ def _included(text: str, loader: Loader) -> Iterator[tuple[str, str]]:
 def _place(block: Block) -> Location:
     line, column = block.origin.position(block.text, 0)
     return Location(path=block.origin.source.path, line=line, column=column)
+
+
+def _from(root: Path, block: Block) -> str:
+    """A template's file as a path from the configuration's folder, where it is in there."""
+    path = Path(block.origin.source.path)
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return path.as_posix()
 
 
 def _why(documents: Sequence[Document]) -> str:

@@ -59,7 +59,7 @@ def _file(found: FileSample, *, exact: bool) -> Iterator[str]:
             lint = f"lint expects that {expected}" if expected else "lint expects no change"
             yield f"{where}: missed: the renders part {part}{by}; {lint}"
             yield from _excerpts(sample)
-            yield from _advice(sample, place.path)
+            yield from _advice(sample, found.match)
         case Agreement.CLAIMED:
             told = f"the renders part only {part}{by}" if part else "the renders are equal"
             yield f"{where}: claimed wrongly: lint expects a change {expected}, but {told}"
@@ -72,6 +72,8 @@ def _file(found: FileSample, *, exact: bool) -> Iterator[str]:
             failure = sample.failure
             yield f"{where}: not rendered: {failure.message if failure else 'it gave no text'}"
             yield "  advice: give the values that it needs with --values FILE"
+    if sample.held:
+        yield f"  held constant: {', '.join(sample.held)}"
 
 
 def _at(tokens: int | None, chars: int | None, *, exact: bool) -> str:
@@ -123,5 +125,6 @@ def _value(found: FileSample) -> dict[str, Any]:
         "static_end_chars": sample.static_end_chars,
         "excerpts": list(sample.excerpts),
         "variables": list(sample.variables),
+        "held": list(sample.held),
         "failure": None if failure is None else failure.message,
     }

@@ -6,10 +6,13 @@ import unicodedata
 from collections.abc import Iterator
 
 from prefixctl.core.findings import Finding, Verdict
+from prefixctl.lint.evaluate.names import is_unknown
 from prefixctl.lint.report import FileReport, LintReport, summary
 
 MAX_LINE_CHARS = 120
 SHOWN_RULES = 3
+SHOWN_NAMES = 3
+CHAT = "chat-template"
 GUESS = ": its name says "
 """What a message says where only the name of a variable tells how often it changes."""
 
@@ -17,7 +20,9 @@ GUESS = ": its name says "
 def to_text(report: LintReport) -> str:
     """The report as lines of text without a final line end."""
     lines = [line for file in report.files for line in _file(file)]
-    return "\n".join([*lines, *_stale(report), *_more(report), summary_line(report)])
+    return "\n".join(
+        [*lines, *_stale(report), *_more(report), *_unseen(report), summary_line(report)]
+    )
 
 
 def _file(report: FileReport) -> Iterator[str]:
@@ -54,6 +59,24 @@ def _more(report: LintReport) -> Iterator[str]:
         yield (
             "      where a name misleads, declare how often the value changes: `variables` under "
             "`lint.paths` in prefixctl.yaml"
+        )
+
+
+def _unseen(report: LintReport) -> Iterator[str]:
+    """What the findings say nothing about."""
+    names = {v.variable.split(".")[0]: None for f in report.files for v in f.values
+             if f.format != CHAT and v.kind == "unknown" and is_unknown(v.variable)}  # fmt: skip
+    if names:
+        shown = ", ".join([*names][:SHOWN_NAMES]) + (", ..." if len(names) > SHOWN_NAMES else "")
+        yield (
+            f"{len(names):,} value{'s' * (len(names) != 1)} unknown: {shown}; declare how often "
+            "they change, or use --sample"
+        )
+    count = len(report.passed_over)
+    if count:
+        yield (
+            f"{count:,} source file{'s' * (count != 1)} not looked at "
+            f"({report.passed_over[0]}{', ...' if count > 1 else ''}): name what holds prompts"
         )
 
 

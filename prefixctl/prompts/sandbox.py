@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import selectors
 import subprocess
@@ -17,6 +18,7 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import IO
 
@@ -44,7 +46,17 @@ __all__ = [
 MIB = 1024 * 1024
 START_SECONDS = 20.0
 CHUNK_BYTES = 1 << 16
-WORKER = "prefixctl.prompts.sandbox_worker"
+SERVE = """\
+import json, sys
+home, others = json.loads(sys.argv.pop(1))
+sys.path.insert(0, home)
+import prefixctl
+sys.path.pop(0)
+sys.path += [p for p in others if p not in sys.path]
+from prefixctl.prompts.sandbox_worker import main
+sys.exit(main())
+"""
+"""What the worker runs. It has this very package; all else comes behind the standard library."""
 _BYTES_PER_CHAR = 6
 _FRAME_OVERHEAD_BYTES = 1 << 16
 
@@ -163,30 +175,39 @@ class _Worker:
     """One process and its two pipes, which are never waited for beyond a deadline."""
 
     def __init__(self, limits: Limits) -> None:
-        # It gets this process's import path and nothing else of its environment.
-        environment = {
-            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            "PYTHONHASHSEED": "0",
-        }
         figures = (limits.seconds, limits.memory_bytes, limits.output_chars)
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", WORKER, *map(str, figures)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            bufsize=0,
-            start_new_session=True,
-        )
+        arguments = [json.dumps(import_path()), *map(str, figures)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+                [sys.executable, "-P", "-c", SERVE, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={"PYTHONHASHSEED": "0"},
+                cwd=Path(sys.executable).anchor or os.sep,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise _not_started(f"{sys.executable or 'Python'}: {exc.strerror or exc}") from exc
         self._max_frame_bytes = limits.output_chars * _BYTES_PER_CHAR + _FRAME_OVERHEAD_BYTES
         self._finalizer = weakref.finalize(self, _kill, self._process)
         for pipe in (self._process.stdin, self._process.stdout):
             os.set_blocking(_open(pipe).fileno(), False)
+        said = _open(self._process.stderr)
         try:
             self.receive(time.monotonic() + START_SECONDS)
-        except (_WorkerGoneError, TimeoutError, ValueError) as exc:
+        except TimeoutError as exc:
             self.kill()
-            raise PrefixctlError("the process that renders templates does not start") from exc
+            raise _not_started(f"it is not ready after {START_SECONDS:g} s") from exc
+        except (_WorkerGoneError, ValueError) as exc:
+            self._process.kill()
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            self.kill()
+            cause = lines[-1] if lines else f"it ended with {self._process.returncode}"
+            raise _not_started(cause) from exc
+        finally:
+            said.close()
 
     @property
     def pid(self) -> int:
@@ -223,6 +244,28 @@ class _Worker:
                 raise _WorkerGoneError
             data += piece
         return bytes(data)
+
+
+def import_path() -> tuple[str, list[str]]:
+    """The folder that holds this package, and where else the worker may import from.
+
+    That is this process's import path without the working directory: a linted folder often is the
+    working directory, and what lies in it is data, never code.
+    """
+    home = Path(__file__).resolve().parents[2]
+    left_out = {home}
+    with contextlib.suppress(OSError):  # a working directory that is gone
+        left_out.add(Path().resolve())
+    given = [Path(p) for p in sys.path if p]
+    return str(home), [str(p) for p in given if p.is_absolute() and p.resolve() not in left_out]
+
+
+def _not_started(cause: str) -> PrefixctlError:
+    return PrefixctlError(
+        f"the process that renders templates does not start: {cause}",
+        hint="templates are rendered by the Python that runs prefixctl, in a process of its own; "
+        "check that installation",
+    )
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:

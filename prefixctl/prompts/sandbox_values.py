@@ -48,10 +48,11 @@ Changes = Callable[[str], bool]
 
 @dataclass(slots=True)
 class _Use:
-    """How a value is used: by attribute, by call, by item, as a number, against which constants."""
+    """How a value is used: by attribute, call, item, as a number, as a condition, against what."""
 
     members: dict[str, _Use] = field(default_factory=dict)
     number: bool = False
+    tested: bool = False
     constants: list[Any] = field(default_factory=list)
 
     def member(self, name: str) -> _Use:
@@ -65,6 +66,7 @@ def generate_values(
     stillness: Stillness,
     index: int,
     now: datetime,
+    unknown: Changes = lambda _: False,
 ) -> dict[str, Any]:
     """Values for all variables that a template and what it includes read and do not set.
 
@@ -78,8 +80,10 @@ def generate_values(
         stillness: What the others are.
         index: Which set of values.
         now: What clock values show.
+        unknown: Of which values nobody knows whether they change: where one of them is a condition
+            as it is, every second set has it empty.
     """
-    maker = _Maker(changes=changes, stillness=stillness, index=index, now=now)
+    maker = _Maker(changes=changes, stillness=stillness, index=index, now=now, unknown=unknown)
     uses = _uses(trees)
     if stillness is Stillness.ABSENT:
         uses = {n: u for n, u in uses.items() if u.members or changes(n)}
@@ -92,6 +96,7 @@ class _Maker:
     stillness: Stillness
     index: int
     now: datetime
+    unknown: Changes
 
     def value(self, use: _Use, path: str) -> Any:
         inner = use.members
@@ -112,6 +117,8 @@ class _Maker:
         if use.constants and index:
             return use.constants[(index - 1) % len(use.constants)]
         index = index if changes else 0
+        if use.tested and index % 2 and self.unknown(path):
+            return ""
         if use.number:
             return 7 + index
         return f"{_WORDS[index % len(_WORDS)]} {path}"
@@ -143,6 +150,8 @@ def _note_uses(tree: nodes.Template, uses: dict[str, _Use]) -> None:
         found = finder.find(loop.iter)
         if found is not None and not found.members:
             found.member(_ITEM)
+    for chosen in tree.find_all((nodes.If, nodes.CondExpr)):
+        _note_tests(finder, getattr(chosen, "test"))  # noqa: B009 - both have one
     for compare in tree.find_all(nodes.Compare):
         _note_constants(finder, compare)
 
@@ -199,6 +208,19 @@ class _Finder:
             base.member("first" if method in _MAPPING_METHODS else method)
             return None
         return base if hasattr(str, method) else base.member(method).member(_CALL)
+
+
+def _note_tests(finder: _Finder, test: nodes.Node) -> None:
+    """Note what decides a condition by being there or not."""
+    if isinstance(test, nodes.Not):
+        _note_tests(finder, test.node)
+    elif isinstance(test, (nodes.And, nodes.Or)):
+        _note_tests(finder, test.left)
+        _note_tests(finder, test.right)
+    elif isinstance(test, (nodes.Name, nodes.Getattr, nodes.Getitem)):
+        use = finder.find(test)
+        if use is not None and not use.members:
+            use.tested = True
 
 
 def _note_constants(finder: _Finder, compare: nodes.Compare) -> None:

@@ -262,7 +262,3 @@ def _allow_processor_time(seconds: float) -> None:
 def _write(outcomes: BinaryIO, message: dict[str, Any]) -> None:
     outcomes.write(pack(message))
     outcomes.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -72,12 +72,14 @@ class CheckResult:
         drifts: Prompts that changed.
         unchanged: Prompts that did not.
         gone: Prompts that the lock has and the work tree has not: retired, or lost.
+        has_targets: Whether the configuration names a target; without one no token is counted.
     """
 
     lock_path: str
     drifts: tuple[Drift, ...]
     unchanged: tuple[PromptName, ...]
     gone: tuple[PromptName, ...] = ()
+    has_targets: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,7 @@ def check(config: Config, names: Sequence[str] = ()) -> CheckResult:
         drifts=tuple(drifts),
         unchanged=tuple(unchanged),
         gone=() if names else tuple(n for n in lock.prompts if n not in here),
+        has_targets=bool(config.targets),
     )
 
 

@@ -42,6 +42,8 @@ class PromptTraffic:
         cold_requests: Those that lose cached blocks by the edit.
         cold_tokens: Prompt tokens in these blocks: what a hit covers today and has to be computed
             once more.
+        cold_known: Whether anything tells what goes cold: a target, or the text as it was. The
+            two figures are 0 without.
     """
 
     name: PromptName
@@ -53,6 +55,7 @@ class PromptTraffic:
     prompt_tokens: int = 0
     cold_requests: int = 0
     cold_tokens: int = 0
+    cold_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,11 @@ class Traffic:
     def matched(self) -> int:
         """Requests that begin with a governed prompt."""
         return self.requests - self.unmatched
+
+    @property
+    def cold_unknown(self) -> tuple[PromptTraffic, ...]:
+        """Prompts of which nothing tells what goes cold."""
+        return tuple(p for p in self.prompts if not p.cold_known)
 
     @property
     def cold_requests(self) -> int:
@@ -223,6 +231,7 @@ def _known(
             changed=_changed(change),
             text_found=old is not None,
             by_blocks=bool(chains),
+            cold_known=not _changed(change) or bool(targets) or old is not None,
         )
         made.append(
             _Known(

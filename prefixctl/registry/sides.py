@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from prefixctl.config import Config
 from prefixctl.core.prompt import Prompt
+from prefixctl.core.reference import SHOWN_CHARS, version_number
 from prefixctl.core.versions import Lock, PrefixVersion, content_of
 from prefixctl.errors import RegistryError, UsageError
 from prefixctl.ids import PromptName
@@ -53,11 +54,13 @@ def resolve(config: Config, lock: Lock, name: str, ref: str | None) -> Side:
         published = load_published(config, name, Alias(ref))
         label = f"{ref} ({published.entry.version})"
         return Side(label=label, entry=published.entry, prompt=published.prompt)
-    if not ref.isascii() or not ref.isdigit():
+    number = version_number(ref)
+    if number is None:
         raise UsageError(
-            f"'{ref}' is no version", hint="give a number, live or previous; or none: the work tree"
+            f"'{ref[:SHOWN_CHARS]}' is no version",
+            hint="give a number, live or previous; or none: the work tree",
         )
-    return _numbered(config, lock, PromptName(name), int(ref))
+    return _numbered(config, lock, PromptName(name), number)
 
 
 def _numbered(config: Config, lock: Lock, name: PromptName, version: int) -> Side:

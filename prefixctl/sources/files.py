@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -79,6 +80,14 @@ def walk(
             pending += [path / n for n in reversed([*inner])]
 
 
+def real_path(path: Path) -> Path:
+    """Where a path leads, links followed; the path itself where links go round in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
+
+
 def replace_file(path: Path, data: bytes, *, temporary: Path | None = None) -> None:
     """Put a file's new content in its place at once; its permissions stay, a link stays a link.
 
@@ -89,9 +98,12 @@ def replace_file(path: Path, data: bytes, *, temporary: Path | None = None) -> N
             wants what a killed one left to be overwritten; one of its own if omitted.
 
     Raises:
-        OSError: If it cannot be written; the old file is then still there, whole.
+        OSError: If it cannot be written; the old file is then still there, whole. A device or a
+            pipe is not replaced by a file.
     """
-    target = path.resolve()
+    target = real_path(path)
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
     if temporary is None:
         fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

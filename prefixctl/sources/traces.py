@@ -9,13 +9,15 @@ may be compressed with gzip.
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from prefixctl.errors import InputError, NothingToDoError
 
@@ -25,7 +27,9 @@ LARGEST_BLOCK = 1 << 16
 WIDEST_GUESS = 512
 LARGEST_NUMBER = 1 << 53
 """Beyond it a number of milliseconds or tokens is no longer exact, and no longer meant."""
-GZIP = b"\x1f\x8b"
+GZIP = b"\x1f"
+"""The first byte of a compressed file, and of no JSON."""
+MAX_LINE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,18 @@ class _Line:
     output_tokens: int
     ids: list[Any]
     tenant: str | None
+
+
+class _Unpacked(gzip.GzipFile):
+    """An open file unpacked, and closed with it."""
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        super().__init__(fileobj=packed, mode="rb")
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 class _LineError(ValueError):
@@ -131,7 +147,7 @@ def _refusal(path: Path, bad: list[MalformedLine]) -> InputError:
 def _parse(path: Path, bad: list[MalformedLine]) -> Iterator[_Line]:
     try:
         with _open(path) as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(_lines(file, path), 1):
                 text = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
                 if not text.strip():
                     continue
@@ -144,11 +160,33 @@ def _parse(path: Path, bad: list[MalformedLine]) -> Iterator[_Line]:
         raise InputError(f"cannot read the trace: {reason}", path=str(path)) from error
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> io.BufferedIOBase:
     """The file's lines as bytes, unpacked if it is compressed."""
-    with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
-    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
+    mode = path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise InputError("a device, and no trace", path=str(path), hint="give a file or a pipe")
+    # What comes through a pipe can be read once: its first byte is looked at, not taken.
+    file = path.open("rb")
+    try:
+        packed = file.peek(1)[:1] == GZIP
+    except OSError:
+        file.close()
+        raise
+    return _Unpacked(file) if packed else file
+
+
+def _lines(file: io.BufferedIOBase, path: Path) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise InputError(
+                f"a line of more than {MAX_LINE_BYTES:,} bytes",
+                path=str(path),
+                line=number,
+                hint="a trace has one request on a line",
+            )
+        yield line
 
 
 def _read_line(number: int, text: bytes) -> _Line:

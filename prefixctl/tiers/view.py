@@ -78,6 +78,16 @@ class TierView:
     victims: tuple[Victim, ...]
 
 
+def check_tier(path: Path) -> None:
+    """See that a folder is a tier's.
+
+    Raises:
+        InputError: If it is not.
+    """
+    if not (path / "total").is_file():
+        raise InputError("no tier here", path=str(path), hint="a server with `tiers.nvme` makes it")
+
+
 def view_tier(path: Path, rules: Rules, *, victims: int = 10) -> TierView:
     """Read all headers of a tier's folder.
 
@@ -89,12 +99,7 @@ def view_tier(path: Path, rules: Rules, *, victims: int = 10) -> TierView:
     Raises:
         InputError: If there is no tier.
     """
-    if not (path / "total").is_file():
-        raise InputError(
-            "no tier here",
-            path=str(path),
-            hint="a server with `tiers.nvme` makes it",
-        )
+    check_tier(path)
     folder = TierFolder(path)
     models, headers = [], []
     for name in folder.materials():

@@ -53,6 +53,7 @@ class Row:
         gap_closed: The share of the way from LRU to the offline optimum, None if there is none
             or one of the two was not asked for.
         pins: What pins bring and cost, None without pins.
+        unpinned: What happened in the same cache without pins; None if none were asked for.
     """
 
     policy: str
@@ -61,6 +62,7 @@ class Row:
     over_lru: float | None = None
     gap_closed: float | None = None
     pins: PinPrice | None = None
+    unpinned: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +126,21 @@ def run_grid(
             tell = _teller(on_progress, f"{name} at {capacity:,} blocks", done, whole)
             outcome = replay(workload, replace(setup, pin_blocks=plan.cap), on_progress=tell)
             done += len(workload)
-            price = None
+            price = unpinned = None
             if wish.prefixes:
                 tell = _teller(on_progress, f"{name} without pins", done, whole)
                 unpinned = replay(workload, setup, on_progress=tell)
                 done += len(workload)
                 price = _price(plan, outcome, unpinned)
-            group.append(Row(policy=name, capacity_blocks=capacity, outcome=outcome, pins=price))
+            group.append(
+                Row(
+                    policy=name,
+                    capacity_blocks=capacity,
+                    outcome=outcome,
+                    pins=price,
+                    unpinned=unpinned,
+                )
+            )
         rows += _compared(group)
     return rows
 

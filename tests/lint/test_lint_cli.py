@@ -181,3 +181,35 @@ def test_exclude_is_relative_to_the_configuration(tmp_path, monkeypatch):
         assert names == ["good.j2"]
     (named,) = lint_paths(config, [Path("bad/a.j2")]).files
     assert named.findings
+
+
+def test_what_lint_does_not_know_is_said_in_one_line_each(run, tmp_path):
+    folder = tmp_path / "unseen"
+    (folder / "src").mkdir(parents=True)
+    names = ("moment", "ref_no", "thing", "other_thing", "tone")
+    holes = " ".join(f"{{{{ {n} }}}}" for n in names)
+    (folder / "a.jinja").write_text(f"Some words ahead. {holes}\n")
+    (folder / "src" / "app.py").write_text('TEXT = "You are a helpful assistant."\n')
+    (folder / "src" / "b.ts").write_text("export const a = 1\n")
+    lines = run("lint", str(folder)).stdout.splitlines()
+    unknown = [x for x in lines if "unknown:" in x]
+    assert unknown == [
+        "4 values unknown: moment, ref_no, thing, ...; declare how often they change, or use "
+        "--sample"
+    ]
+    (left,) = [x for x in lines if "not looked at" in x]
+    assert left.startswith("2 source files not looked at (")
+    assert "app.py, ...): name what holds prompts" in left
+    value = json.loads(run("lint", str(folder), "--format", "json").stdout)
+    assert value["summary"]["passed_over"] == 2
+    one = run("lint", str(folder / "a.jinja")).stdout
+    assert "not looked at" not in one
+
+
+def test_a_diff_says_which_findings_have_no_fix(run):
+    write("p.j2", BAD)
+    done = run("lint", "--diff", "p.j2")
+    assert done.stdout == ""
+    assert "no fix for PFX101 at p.j2:1; --unsafe-fixes moves lines as well" in done.stderr
+    write("q.j2", "Be brief.\n" + static(60))
+    assert "no fix" not in run("lint", "--diff", "q.j2").stderr

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jinja2
 import pytest
 from linting import CHAT_LOOP, lint_text, static
 
+from prefixctl.api.lint import lint_paths
+from prefixctl.config import Config
 from prefixctl.core.findings import Severity, Verdict
 from prefixctl.errors import UsageError
 from prefixctl.lint.pages import find_page, page_files, rule_pages
@@ -87,3 +90,95 @@ def test_pages_are_found_by_id_and_name():
     with pytest.raises(UsageError) as caught:
         find_page("clock-in-prefx")
     assert "clock-in-prefix" in (caught.value.hint or "")
+
+
+def _advice(tmp_path, text):
+    return [f.advice for f in lint_text(tmp_path, text + static(60)).findings if f.rule == "PFX201"]
+
+
+NESTED, FLAT = 'sort(attribute="function.name")', 'sort(attribute="name")'
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "unsaid"),
+    [
+        ("{% for t in tools %}{{ t.function.name }}{% endfor %}", [NESTED], [FLAT]),
+        ("{% for t in tools %}{{ t['function']['name'] }}{% endfor %}", [NESTED], [FLAT]),
+        ("{% for t in tools %}{{ t.name }}{% endfor %}", [FLAT], [NESTED]),
+        ("{{ tools | tojson }}", [NESTED, FLAT], []),
+        ("{% for t in tools | sort(attribute='name') %}{{ t.function.name }}{% endfor %}",
+         [NESTED], [FLAT]),
+        ("{% set s = tools | sort(attribute='name') %}{% for t in s %}{{ t.function.name }}"
+         "{% endfor %}", [NESTED], [FLAT]),
+        ("{{ tools | sort(attribute='name') | map(attribute='function.name') | join(', ') }}",
+         [NESTED], [FLAT]),
+    ],
+)  # fmt: skip
+def test_how_tools_are_sorted_follows_their_shape(tmp_path, text, said, unsaid):
+    (advice,) = _advice(tmp_path, text)
+    assert all(s in advice for s in said)
+    assert not any(s in advice for s in unsaid)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for t in tools | sort(attribute='function.name') %}{{ t.function.name }}{% endfor %}",
+        "{% for t in tools | sort(attribute='name') %}{{ t.name }}{% endfor %}",
+        "{{ tools | sort(attribute='name') | map(attribute='name') | join(', ') }}",
+    ],
+)
+def test_sorted_tools_are_no_finding(tmp_path, text):
+    assert not _advice(tmp_path, text)
+
+
+def test_jinja_leaves_tools_in_order_that_lack_the_attribute():
+    tools = [{"function": {"name": n}} for n in "bac"]
+    by = "{{% for t in tools | sort(attribute={0!r}) %}}{{{{ t.function.name }}}}{{% endfor %}}"
+    made = [jinja2.Template(by.format(a)).render(tools=tools) for a in ("name", "function.name")]
+    assert made == ["bac", "abc"]
+
+
+PRINTED = (
+    'return f"""Facts: {json.dumps(NAME)}\n',
+    'facts = json.dumps(NAME)\n    return f"""Facts: {facts}\n',
+    'lines = "\\n".join(f"{k}: {v}" for k, v in NAME.items())\n    return f"""Facts: {lines}\n',
+    'return f"""Facts: {", ".join(NAME.keys())}\n',
+    'p = "Facts: "\n    for k, v in NAME.items():\n        p += f"{k}: {v}"\n    return p + f"""\n',
+)
+IN_ORDER = (
+    'return f"""Facts: {json.dumps(NAME, sort_keys=True)}\n',
+    'return f"""Facts: {json.dumps({"a": NAME})}\n',
+    'lines = "\\n".join(f"{k}: {v}" for k, v in sorted(NAME.items()))\n    return f"""{lines}\n',
+    'return f"""Facts: {len(NAME.items())}\n',
+    'NAME = {"a": 1, "b": 2}\n    return f"""Facts: {json.dumps(NAME)}\n',
+    'p = ""\n    for k, v in sorted(NAME.items()):\n        p += f"{k}={v}"\n    return p + """',
+)
+
+
+def _python(tmp_path, body, name):
+    path = tmp_path / "prompt.py"
+    text = f'import json\n\ndef build_prompt({name}):\n    {body}{static(60)}"""\n'
+    path.write_text(text.replace("NAME", name))
+    return [f.rule for f in lint_paths(Config().at(tmp_path), [path]).findings]
+
+
+@pytest.mark.parametrize("name", ["metadata", "x", "inventory", "config"])
+@pytest.mark.parametrize("body", PRINTED)
+def test_a_mapping_in_code_is_found_whatever_its_name(tmp_path, body, name):
+    assert _python(tmp_path, body, name) == ["PFX201"]
+
+
+@pytest.mark.parametrize("name", ["metadata", "x"])
+@pytest.mark.parametrize("body", IN_ORDER)
+def test_a_mapping_in_order_is_none(tmp_path, body, name):
+    assert _python(tmp_path, body, name) == []
+
+
+def test_a_constant_of_the_module_is_the_applications_own(tmp_path):
+    path = tmp_path / "prompt.py"
+    path.write_text(
+        'import json\nlimits = {"a": 1}\nfrom x import LIMITS\n\ndef build_prompt():\n'
+        f'    return f"""{{json.dumps(limits)}} {{json.dumps(LIMITS)}}\n{static(60)}"""\n'
+    )
+    assert not lint_paths(Config().at(tmp_path), [path]).findings

@@ -25,11 +25,21 @@ def files(tmp_path: Path):
 
 
 def test_generated_values_agree(run):
+    (Path("t") / "a.jinja").write_text(TEMPLATE.replace("here", "tone"))
     code, out, _ = run("t", "--sample")
     assert code == 0
     assert "a.jinja:1:1: agrees: the renders part at character " in out
     assert "by `user_name`, as lint says" in out
-    assert out.endswith("1 template sampled: 1 agree\n")
+    assert out.endswith("  held constant: tone\n1 template sampled: 1 agree\n")
+
+
+def test_the_advice_names_the_file_from_the_configurations_folder(run, tmp_path, monkeypatch):
+    (tmp_path / "prefixctl.yaml").write_text("lint: {}\n")
+    monkeypatch.chdir(tmp_path / "t")
+    for given in (".", str(tmp_path / "t"), "../t/a.jinja"):
+        code, out, _ = run(given, "--sample")
+        assert code == 1
+        assert "lint: {paths: [{match: t/a.jinja, variables: {here: request}}]}" in out
 
 
 def test_what_lint_missed_is_an_error_with_both_values(run):
@@ -51,7 +61,7 @@ def test_the_advice_that_it_gives_is_right(run, tmp_path: Path):
 
 
 def test_what_lint_claims_wrongly(run, tmp_path: Path):
-    (tmp_path / "v.yaml").write_text("- {user_name: Kim}\n- {user_name: Kim}\n")
+    (tmp_path / "v.yaml").write_text("- {user_name: Kim, here: a}\n- {user_name: Kim, here: a}\n")
     code, out, _ = run("t", "--sample", "--values", "v.yaml")
     assert code == 0
     assert "claimed wrongly: lint expects a change at character" in out
@@ -90,7 +100,7 @@ def test_a_hostile_template_ends(run, tmp_path: Path):
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}{{ now }}"
     )
     code, out, _ = run("t", "--sample")
-    assert code == 0
+    assert code == 3
     assert "not rendered: it does not end within" in out
 
 

@@ -33,7 +33,7 @@ AGREEING = [
     ("Draw {{ ['a', 'b', 'c'] | random }}", 5, ()),
     ("{% for k, v in profile.items() %}{% endfor %}{{ user_id }}", 0, ("user_id",)),
     ("{% include 'part.jinja' %}", 4, ("question",)),
-    ("Nothing {{ here }} changes.", None, ()),
+    ("Nothing {{ tone }} changes.", None, ()),
     ("Plain.", None, ()),
 ]
 
@@ -129,3 +129,25 @@ def test_hostile_and_broken_templates():
             sample_template("{% if %}", sandbox=own)
         with pytest.raises(ValueError, match="at least two"):
             sample_template("x", samplings=[Sampling(values={})], sandbox=own)
+
+
+def test_what_nobody_knows_is_varied(sandbox):
+    sample = sample_template("Nothing {{ here }} of {{ tone }} changes.", sandbox=sandbox)
+    assert (sample.agreement, sample.first_difference_chars) == (Agreement.MISSED, 8)
+    assert (sample.variables, sample.held) == (("here",), ("tone",))
+
+
+@pytest.mark.parametrize(
+    "condition", ["here", "not here", "here and tone", "box.here", "box['here']", "here == 'x'"]
+)
+def test_both_branches_of_an_unknown_condition_are_taken(sandbox, condition):
+    source = f"Start. {{% if {condition} %}}One{{% else %}}Two{{% endif %}} end"
+    sample = sample_template(source, sandbox=sandbox)
+    assert {e[:3] for e in sample.excerpts} == {"One", "Two"}
+    assert sample.agreement is Agreement.MISSED
+
+
+def test_what_is_declared_is_held_constant(sandbox):
+    declared = {"here": Parameter(name="here", scope=Volatility.DEPLOYMENT)}
+    sample = sample_template("So {{ here }} and so on", parameters=declared, sandbox=sandbox)
+    assert (sample.agreement, sample.held) == (Agreement.AGREES, ("here",))

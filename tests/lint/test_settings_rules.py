@@ -8,6 +8,7 @@ import pytest
 
 from prefixctl.config import TargetConfig
 from prefixctl.core.findings import Confidence, Finding, Severity
+from prefixctl.lint.settings.hide import hide
 from prefixctl.lint.settings.pages import setting_pages
 from prefixctl.lint.settings.rule import Expected, GovernedPrefix, number
 from prefixctl.lint.settings.rules import SETTING_MODULES, setting_rules
@@ -222,3 +223,51 @@ def test_secrets_are_found_and_never_shown():
     (passed,) = check(f'vllm serve m {FULL} --api-key "$KEY"')
     assert passed.severity is Severity.WARNING
     assert rules(f"vllm serve m {FULL} --api-key EMPTY") == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "hidden"),
+    [
+        ("vllm serve m --hf-token planted --port 80", "vllm serve m --hf-token *** --port 80"),
+        ("# HF_TOKEN=planted vllm", "# HF_TOKEN=*** vllm"),
+        ('--c \'{"auth_token": "planted", "a": 1}\'', '--c \'{"auth_token": "***", "a": 1}\''),
+        ('{\\"apiKey\\": \\"planted\\"}', '{\\"apiKey\\": \\"***\\"}'),
+        ("password: 'planted planted' # x", "password: '***' # x"),
+        ("redis://user:planted@host:6379/0", "redis://***@host:6379/0"),
+        ('["--api-key", "planted", "--port"]', '["--api-key", "***", "--port"]'),
+        ("api_key: ${KEY:-planted}", "api_key: ***"),
+        ("# ENV A_SECRET planted", "# ENV A_SECRET ***"),
+    ],
+)
+def test_what_a_line_shows_of_a_secret(shown, hidden):
+    assert hide(shown) == hidden
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--api-key $KEY --tokenizer x --enable-prompt-tokens-details",
+        "api_key: ${KEY}",
+        "VLLM_API_KEY=$(cat /run/x) vllm serve m --max-num-batched-tokens 8192",
+        "`--api-key` puts a secret on the command line",
+        "--ssl-keyfile /a --api-key-file /b --prefix-caching-hash-algo sha256",
+        "the token budget is a key thing",
+        "image: user@sha256:0123 http://host:8000/v1",
+    ],
+)
+def test_what_is_no_secret_is_shown(line):
+    assert hide(line) == line
+
+
+def test_a_line_of_many_words_takes_no_time():
+    assert hide("a-" * 200_000 + "token= x" + "://" * 100_000).count("***") == 1
+
+
+def test_a_comment_and_json_in_an_excerpt_show_no_secret():
+    text = (
+        'vllm serve m --no-enable-prefix-caching --c \'{"password": "planted"}\' '
+        "# was --api-key planted, redis://a:planted@b\n"
+    )
+    (report,) = check_settings([parse_settings(SourceFile.of("run.sh", text))], Known())
+    assert report.findings
+    assert "planted" not in repr(report) + "".join(report.lines.values())

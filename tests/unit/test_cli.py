@@ -162,6 +162,29 @@ def test_a_server_that_is_down_is_exit_4(published: Path, run) -> None:
     assert "does not answer" in done.stdout
 
 
+@pytest.mark.parametrize("words", [("warm",), ("audit", "probe")])
+def test_an_address_without_http_is_a_usage_error(published: Path, run, words) -> None:
+    done = run(*words, "--server", "127.0.0.1:8000")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "error: no address of a server\n  hint: give http://HOST:PORT"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "support@" + "9" * 5000),
+        ("render", "support@" + "9" * 5000),
+        ("publish", "support@" + "9" * 5000),
+        ("diff", "support", "9" * 5000),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_version_of_very_many_digits_is_a_usage_error(published: Path, run, words) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert len(done.stderr) < 500
+
+
 def test_a_tokenizer_that_does_not_match_the_lock_is_exit_5(
     published: Path, tokenizer_dir: Path, run
 ) -> None:

@@ -23,7 +23,14 @@ from prefixctl.engine.events import (
 )
 from prefixctl.engine.hashing import hash_function
 from prefixctl.engine.http import HttpEngine
-from prefixctl.errors import ExitCode, InputError, PortInUseError, ServerError, UnreachableError
+from prefixctl.errors import (
+    ExitCode,
+    InputError,
+    PortInUseError,
+    ServerError,
+    UnreachableError,
+    UsageError,
+)
 from prefixctl.ids import BlockHash, Salt
 
 REQUEST = ChatRequest(messages=({"role": "user", "content": "hi"},))
@@ -185,9 +192,12 @@ def test_an_answer_that_never_ends_is_cut_off() -> None:
         asked.complete(REQUEST)
 
 
-def test_an_address_that_is_none() -> None:
-    with pytest.raises(UnreachableError):
-        HttpEngine("http://[::bad").models()
+@pytest.mark.parametrize("address", ["http://[::bad", "a:1", "//a:1", "http://", "http://a:x"])
+def test_an_address_that_is_none(address) -> None:
+    with pytest.raises(UsageError, match="no address of a server"):
+        HttpEngine(address)
+    with pytest.raises(UsageError, match="cannot be sent"):
+        HttpEngine("http://a", api_key="\u2026")
 
 
 def config(tmp_path: Path, text: str) -> Config:

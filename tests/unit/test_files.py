@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from prefixctl.errors import InputError, PromptError
-from prefixctl.sources.files import replace_file, walk
+from prefixctl.sources.files import real_path, replace_file, walk
+from prefixctl.yamlfile import read_bytes
 
 
 def test_a_walk_sees_each_folder_once_and_passes_over_what_tools_make(tmp_path: Path) -> None:
@@ -65,3 +66,34 @@ def test_a_failed_write_leaves_the_old_file(
         replace_file(path, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
     assert path.read_bytes() == b"old"
+
+
+def test_links_in_a_circle_lead_to_themselves(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    assert real_path(loop) == loop
+    assert real_path(tmp_path) == tmp_path.resolve()
+    with pytest.raises(OSError, match="not a regular file"):
+        replace_file(loop, b"new")
+    assert loop.is_symlink()
+
+
+def test_a_pipe_and_a_device_are_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null"), tmp_path):
+        with pytest.raises(OSError, match="not a regular file"):
+            replace_file(path, b"new")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_file_that_is_larger_than_it_says(tmp_path: Path) -> None:
+    assert read_bytes(Path("/proc/self/stat"))
+    with pytest.raises(InputError, match="larger than 3 bytes"):
+        read_bytes(Path("/proc/self/stat"), limit=3)
+    whole = tmp_path / "a"
+    whole.write_bytes(b"abc")
+    assert read_bytes(whole, limit=3) == b"abc"
+    with pytest.raises(InputError, match="larger than 2 bytes"):
+        read_bytes(whole, limit=2)

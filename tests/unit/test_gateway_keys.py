@@ -122,3 +122,10 @@ def test_a_tenant_in_two_groups_is_refused() -> None:
     groups = {"a": {"tenants": ["x"]}, "b": {"tenants": ["x"]}}
     with pytest.raises(ValueError, match="'x' is in two groups, a and b"):
         TenancyConfig.model_validate({"groups": groups})
+
+
+def test_nothing_of_a_wrong_file_is_shown() -> None:
+    for line in (b"root:$6$planted:19000:0:99999:7:::", b"planted!", b"\xff planted"):
+        with pytest.raises(ConfigError) as caught:
+            parse_keys(line, "keys")
+        assert "planted" not in str(caught.value) + str(caught.value.hint)

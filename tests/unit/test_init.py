@@ -10,6 +10,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from prefixctl.adopt.find import find_prompts as find_candidates
 from prefixctl.adopt.texts import as_jinja
 from prefixctl.api.init import guess_scope, propose_adoption, write_adoption
 from prefixctl.api.lint import lint_paths
@@ -291,3 +292,32 @@ def test_hostile_files_end(tmp_path: Path):
         },
     )
     assert set(propose_adoption(tmp_path).prompts) >= PROMPTS["shared"]
+
+
+def test_only_markdown_notes_about_a_project_are_passed_over(tmp_path):
+    root = write(
+        tmp_path,
+        {
+            "AGENTS.md": PROSE, "CLAUDE.md": PROSE, "agents/README.md": PROSE,
+            "agents/requirements.txt": PROSE,
+            "agents.yaml": f"planner:\n  system_prompt: {PROSE}",
+            "claude.yaml": f"system_prompt: {PROSE}", "readme.yaml": f"system_prompt: {PROSE}",
+            "prompts/agents.j2": PROSE, "prompts/claude.md": PROSE, "prompts/history.txt": PROSE,
+            "prompts/README.md": PROSE,
+        },
+    )  # fmt: skip
+    found = find_candidates(root)
+    assert {c.source for c in found.candidates} == {
+        "agents.yaml", "claude.yaml", "readme.yaml",
+        "prompts/agents.j2", "prompts/claude.md", "prompts/history.txt",
+    }  # fmt: skip
+    assert [x.path for x in found.left_out] == ["prompts/README.md"]
+
+
+def test_the_closing_line_names_the_target(tmp_path):
+    root = write(tmp_path, AGENTS)
+    done = CliRunner().invoke(app, ["init", str(root), "--write"])
+    assert "fill in `targets:` in prefixctl.yaml" in done.output
+    again = write(root, {"src/agents/writer/prompt.jinja2": PROSE + "Write {{ text }}\n"})
+    done = CliRunner().invoke(app, ["init", str(again), "--write"])
+    assert "next: check the guesses, run" in done.output

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import prefixctl.prompts.sandbox as module
+from prefixctl.errors import PrefixctlError
+from prefixctl.lint.chat import confirm
 from prefixctl.prompts.sandbox import (
     Dialect,
     FailureKind,
@@ -238,3 +240,71 @@ def test_names_of_any_script_are_rendered(sandbox) -> None:
     job = Job(source="{{ 问题 }}", renders=[Render(values={"问题": "何时发货？"})])
     (outcome,) = sandbox.render(job)
     assert outcome.text == "何时发货？"
+
+
+SHADOWS = ("random.py", "jinja2.py", "types.py", "prefixctl/__init__.py", "sitecustomize.py")
+LINT = "from prefixctl.cli.main import run; run()"
+
+
+def _lint_in(folder):
+    (folder / "prompts").mkdir(parents=True)
+    (folder / "prompts" / "chat.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | random }}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    (folder / "prompts" / "greet.jinja").write_text("Hello {{ name }}, today is {{ now() }}.")
+    asked = ["lint", ".", "--sample", "--format", "json"]
+    # As the console script does it: the working directory is not on the parent's import path.
+    command = [sys.executable, "-P", "-c", LINT, *asked]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_linted_folder_is_data_and_never_code(tmp_path):
+    clean, hostile = tmp_path / "clean", tmp_path / "hostile"
+    for name in SHADOWS:
+        file = hostile / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        code = f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__ + '\\n')\nraise SystemExit(9)"
+        file.write_text(code)
+    expected, done = _lint_in(clean), _lint_in(hostile)
+    assert not (tmp_path / "ran").exists()
+    assert '"samples"' in expected.stdout
+    assert (done.stdout, done.returncode) == (expected.stdout, expected.returncode)
+
+
+def test_the_working_directory_is_not_on_the_import_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", ["", ".", *sys.path])
+    for name in ("random.py", "jinja2.py", "types.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    home, others = module.import_path()
+    assert str(tmp_path) not in {home, *others}
+    assert {"", "."}.isdisjoint(others)
+    with Sandbox() as own:
+        (outcome,) = own.render(Job(source="{{ [7] | random }}", renders=[Render(values={})]))
+    assert outcome.text == "7"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit('no jinja2 here')", "import no_such_thing"])
+def test_why_a_worker_does_not_start_is_said(monkeypatch, code):
+    monkeypatch.setattr(module, "SERVE", code)
+    said = "no jinja2 here|No module named 'no_such_thing'"
+    with Sandbox() as own, pytest.raises(PrefixctlError, match=said) as caught:
+        own.render(Job(source=CHAT, renders=[TALK]))
+    assert caught.value.hint
+
+
+def test_a_python_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr(module.sys, "executable", "/no/such/python")
+    with Sandbox() as own, pytest.raises(PrefixctlError, match="/no/such/python"):
+        own.render(Job(source=CHAT, renders=[TALK]))
+
+
+def test_without_a_worker_lint_says_so_and_weakens_no_finding(monkeypatch):
+    monkeypatch.setattr(module, "SERVE", "import no_such_thing")
+    own = Sandbox()
+    monkeypatch.setattr(confirm, "shared_sandbox", lambda: own)
+    with pytest.raises(PrefixctlError, match="No module named 'no_such_thing'"):
+        confirm._measured(CHAT + "{# measured nowhere else #}")

@@ -308,8 +308,22 @@ def test_the_table_says_what_pins_cost(write: Write, command) -> None:
     assert done.code == 0
     assert done.out.splitlines()[1].split()[-4:] == ["20", "+780", "+0", "+780"]
     assert "what their memory would have earned with other blocks" in done.err
+    unpinned = done.out.splitlines()[2].split()
+    assert unpinned[1:3] == ["lru", "unpinned"]
+    plain = command(write(flooded(40)), "--capacity", "100", "--policy", "lru")
+    assert unpinned[3:5] == plain.out.splitlines()[1].split()[2:4]
     nothing = command(write([["a"], ["b"]]), "--pin-top", "1", "--capacity", "2")
     assert "nothing to pin" in nothing.err
+
+
+def test_a_rejected_request_says_how_many_blocks_it_takes(write: Write, command) -> None:
+    path = write([["a"], ["b", "c", "d", "e", "f"]])
+    done = command(path, "--capacity", "2", "--policy", "lru")
+    longest = command(path, "--capacity", "2", "--policy", "lru", "--format", "json")
+    blocks = json.loads(longest.out)["longest_request_blocks"]
+    assert f"the longest request takes {blocks:,} blocks" in done.err
+    enough = command(path, "--capacity", blocks, "--policy", "lru")
+    assert "rejected" not in enough.out + enough.err
 
 
 def test_the_usual_policies_leave_out_the_optimum_where_it_has_no_meaning(
@@ -319,8 +333,8 @@ def test_the_usual_policies_leave_out_the_optimum_where_it_has_no_meaning(
     for extra in (["--replicas", "2"], ["--host", "50%"], ["--pin-top", "1"], ["--ttl", "0"]):
         done = command(path, "--capacity", "100", *extra)
         assert done.code == 0, done.err
-        policies = [row.split()[1] for row in done.out.splitlines()[1:]]
-        assert policies == ["lru", "lru_freq", "cost_aware"]
+        rows = [row for row in done.out.splitlines()[1:] if "unpinned" not in row]
+        assert [row.split()[1] for row in rows] == ["lru", "lru_freq", "cost_aware"]
         refused = command(path, "--policy", "lru,min", *extra)
         assert refused.code == 2
         assert "leave 'min' out" in refused.err
@@ -359,6 +373,16 @@ def test_the_chart_is_a_drawing_with_one_line_for_each_policy(write: Write, comm
     one = command(*words[:1], "--capacity", "5", "--policy", "lru", "--chart", "one.svg")
     assert one.code == 0
     ET.parse("one.svg")
+
+
+def test_a_chart_does_not_overwrite_its_trace(write: Write, command, tmp_path: Path) -> None:
+    path = write(flooded(2))
+    link = tmp_path / "trace.svg"
+    link.symlink_to(path.resolve())
+    before = path.read_bytes()
+    done = command(path, "--chart", str(link))
+    assert done.code == 2 and "would overwrite the trace" in done.err
+    assert path.read_bytes() == before
 
 
 def test_a_chart_that_cannot_be_written_is_told_before_the_work(write: Write, command) -> None:
@@ -424,3 +448,8 @@ def test_selective_isolation_of_requests_with_nothing_in_common(write: Write, co
     done = command(path, "--capacity", "10", "--isolation", "selective")
     assert done.code == 0
     assert "selective isolation shares nothing" in done.err
+
+
+def test_more_replicas_than_anybody_has(write: Write, command) -> None:
+    done = command(write(flooded(2)), "--capacity", "50", "--replicas", "10001")
+    assert (done.code, "more than 10,000" in done.err) == (2, True)

@@ -167,6 +167,27 @@ def test_retire_names_a_version(project):
         api.retire(config_of(project), "two\nlines")
 
 
+@pytest.mark.parametrize(
+    "word", ["support", "support@", "support@x", "@2", "a/b@2", "s@" + "9" * 5000]
+)
+def test_retire_takes_a_version_and_nothing_else(project, word):
+    open_store(project / "tier")
+    assert isinstance(run(project, "retire", word).exception, UsageError)
+
+
+def test_retire_makes_no_folder(project):
+    assert isinstance(run(project, "retire", "support@2").exception, InputError)
+    assert not (project / "tier").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8000", "localhost:8000", "ftp://a", "http://", "x"])
+def test_what_is_no_address_is_a_usage_error(project, address):
+    open_store(project / "tier")
+    failed = run(project, "show", "--server", address).exception
+    assert isinstance(failed, UsageError)
+    assert (failed.message, failed.hint) == ("no address of a server", "give http://HOST:PORT")
+
+
 def test_serve_passes_the_tiers_with_absolute_paths(project):
     config = config_of(project)
     arguments = serve_command(config, "tiny-model", target=config.target("tiny")).arguments

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from prefixctl.errors import InputError, NothingToDoError
+from prefixctl.sources import traces
 from prefixctl.sources.traces import Trace, load_trace
 
 
@@ -174,3 +177,34 @@ def test_a_given_block_size_counts(load) -> None:
     assert (trace.block_tokens, trace.chains) == (4, [[0, 1]])
     with pytest.raises(InputError, match="2 ids do not fit 8 tokens in blocks of 2"):
         load(line(input_length=8, hash_ids=[1, 2]), block_tokens=2)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_read_once(tmp_path: Path, packed) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = "\n".join([line(), line(timestamp=1000)]).encode()
+
+    def fill() -> None:
+        with pipe.open("wb") as file:
+            file.write(gzip.compress(data) if packed else data)
+
+    writer = threading.Thread(target=fill)
+    writer.start()
+    trace = load_trace(pipe)
+    writer.join(timeout=10)
+    assert trace.timestamps_ms == [0, 1000]
+
+
+def test_what_has_no_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load) -> None:
+    link = tmp_path / "zeros"
+    link.symlink_to("/dev/zero")
+    for path in (link, Path("/dev/zero")):
+        with pytest.raises(InputError, match="a device, and no trace"):
+            load_trace(path)
+    monkeypatch.setattr(traces, "MAX_LINE_BYTES", 500)
+    bomb = "\n".join([line(), line(more="x" * 500)])
+    for data in (bomb.encode(), gzip.compress(bomb.encode())):
+        with pytest.raises(InputError, match="a line of more than 500 bytes") as caught:
+            load(data, skip_malformed=True)
+        assert caught.value.line == 2

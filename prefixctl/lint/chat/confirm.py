@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from prefixctl.core.findings import Confidence, Verdict
-from prefixctl.errors import PrefixctlError
 from prefixctl.lint.chat.behaviour import ChatBehaviour, Continuation, InlineThink, Reasoning
 from prefixctl.lint.chat.measure import measure_template
 from prefixctl.lint.evaluate.value import CauseKind
@@ -103,9 +102,10 @@ def _reasoning(behaviour: ChatBehaviour) -> Shown:
 
 @lru_cache(maxsize=_KEPT_TEMPLATES)
 def _measured(text: str) -> ChatBehaviour | None:
-    """What a template does; None where it cannot be rendered, or no sandbox can be had."""
-    try:
-        behaviour = measure_template(text, sandbox=shared_sandbox())
-    except PrefixctlError:
-        return None
+    """What a template does; None where it cannot be rendered.
+
+    Raises:
+        PrefixctlError: If no sandbox can be had: a finding is not weakened by that.
+    """
+    behaviour = measure_template(text, sandbox=shared_sandbox())
     return None if behaviour.failure is not None else behaviour

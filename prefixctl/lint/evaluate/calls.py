@@ -74,12 +74,21 @@ def filtered(state: State, node: nodes.Filter, base: Value, evaluate: Evaluate) 
     if node.name in _JSON_FILTERS:
         base = _as_json(state, node, base)
     elif node.name in _SORTING_FILTERS:
-        base = map_causes(base, order.put_in_order)
+        by = _attribute(node) if node.name == "sort" else None
+        base = map_causes(base, lambda cause: order.put_in_order(cause, by))
+    elif node.name == "map" and (_attribute(node) or "").startswith(f"{order.MEMBER}."):
+        base = map_causes(base, order.left_as_it_was)
     elif node.name == "join":
         separator = derived(evaluate(state, n) for n in arguments_of(node))
         return concat([map_causes(base, order.list_unordered), separator])
     changed = EMPTY if node.name in _SAME_FILTERS else SOME
     return concat([derived(evaluate(state, n) for n in arguments_of(node)), base, changed])
+
+
+def _attribute(node: nodes.Filter) -> str | None:
+    """The attribute that a filter names."""
+    given = next((k.value for k in node.kwargs if k.key == "attribute"), None)
+    return str(given.value) if isinstance(given, nodes.Const) else None
 
 
 def _as_json(state: State, node: nodes.Filter, base: Value) -> Value:

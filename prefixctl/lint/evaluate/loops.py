@@ -171,16 +171,41 @@ def _prints_turns(body: Value) -> bool:
 def _order_hole(state: State, source: Value, node: nodes.For) -> Value:
     """A hole for the order of the rounds, where it is the client's."""
     if _in_key_order(state, node.iter):
-        changed = map_causes(holes_value(source.holes), order.keys_unordered)
+        changed = map_causes(holes_value(source.holes), order.mapping_unordered)
     elif state.chat:
         return EMPTY
     else:
-        changed = map_causes(holes_value(source.holes), order.list_unordered)
+        changed = _tools_in_order(node, source)
     holes = [h for h in changed.holes if h.cause.kind is CauseKind.ORDER]
     if not holes:
         return EMPTY
     place = Site(node.lineno, word="for")
     return hole_value(Hole(holes[0].cause, place, place))
+
+
+def _tools_in_order(node: nodes.For, source: Value) -> Value:
+    """The source of a loop over a list, with what the body says of the shape of tools."""
+    read = _members_read(node)
+    nested = order.MEMBER in read
+    value = map_causes(holes_value(source.holes), order.list_unordered)
+    if nested:
+        value = map_causes(value, order.left_as_it_was)
+    flat = "name" in read
+    return map_causes(value, lambda cause: order.with_shape(cause, nested=nested, flat=flat))
+
+
+def _members_read(node: nodes.For) -> set[str]:
+    """The members of a loop's variable that its body reads."""
+    own = set(_targets(node.target))
+    read = set()
+    for body in node.body:
+        for found in body.find_all(nodes.Getattr):
+            if isinstance(found.node, nodes.Name) and found.node.name in own:
+                read.add(found.attr)
+        for item in body.find_all(nodes.Getitem):
+            if isinstance(item.node, nodes.Name) and item.node.name in own:
+                read.add(str(item.arg.value) if isinstance(item.arg, nodes.Const) else "")
+    return read
 
 
 def _in_key_order(state: State, source: nodes.Node) -> bool:

@@ -128,6 +128,12 @@ def guess_path(path: str) -> Guess:
     return guesses[0]
 
 
+def is_unknown(path: str) -> bool:
+    """Whether a name neither says how often its value changes, nor that it is the application's."""
+    ending = split_words(path.rsplit(".", 1)[-1])[-1:]
+    return guess_path(path).kind is CauseKind.UNKNOWN and not SETTLED_ENDINGS & {*ending}
+
+
 def cause_of(variable: str) -> Cause:
     """The cause that a variable of that (dotted) name is."""
     guess = guess_path(variable)

@@ -66,6 +66,9 @@ _WRAPPERS = frozenset(
 )  # fmt: skip
 _TEXT_KEYS = ("template", "content", "text", "prompt", "format_string", "system_prompt")
 _FILLING = frozenset(["format", "format_map", "substitute", "safe_substitute", "format_messages"])
+MEMBERS = frozenset(["items", "keys", "values"])
+"""Methods that list a mapping in the order of its keys."""
+_COUNTING = frozenset(["len", "sum", "min", "max", "any", "all", "bool"])
 _CUT = {"date": Volatility.DAY, "today": Volatility.DAY}
 
 
@@ -79,12 +82,22 @@ def call_value(env: Env, node: ast.Call) -> Value:
         return own
     attribute = node.func.attr if isinstance(node.func, ast.Attribute) else name
     if attribute in _WRAPPERS:
-        return _wrapped(env, node)
+        wrapped = _wrapped(env, node)
+        return map_causes(wrapped, order.put_in_order) if attribute == "sorted" else wrapped
+    return _of_arguments(env, node, name, attribute)
+
+
+def _of_arguments(env: Env, node: ast.Call, name: str, attribute: str) -> Value:
+    """What a call prints that only its name and its arguments tell."""
     arguments = _arguments(env, node)
+    if attribute in _COUNTING:
+        arguments = map_causes(arguments, order.counted)
     if attribute in {"set", "frozenset"} or name in {"os.listdir", "glob.glob"}:
         return map_causes(arguments, order.set_unordered)
     if attribute == "dumps" and not _sorts_keys(node):
-        return map_causes(arguments, order.keys_unordered)
+        if node.args and _has_own_order(env, node.args[0]):
+            return arguments
+        return map_causes(arguments, order.mapping_unordered)
     guess = named(env, node, name) if name else EMPTY
     known = any(h.cause.volatility is not None for h in guess.holes)
     return arguments if not name or (arguments.holes and not known) else guess
@@ -128,10 +141,19 @@ def _method(env: Env, node: ast.Call, callee: ast.Attribute) -> Value | None:
         return _filled(evaluate(env, callee.value), _given(env, node))
     if name in _SAME:
         return evaluate(env, callee.value)
+    if name in MEMBERS and not node.args:
+        listed = evaluate(env, callee.value)
+        own = _has_own_order(env, callee.value)
+        return listed if own else map_causes(listed, order.mapping_unordered)
     base = evaluate(env, callee.value) if isinstance(callee.value, ast.Call | ast.Name) else EMPTY
     if any(h.cause.kind is CauseKind.CLOCK for h in base.holes):
         return _of_clock(base, node, name)
     return None
+
+
+def _has_own_order(env: Env, node: ast.expr) -> bool:
+    """Whether the file itself writes the mapping down."""
+    return isinstance(node, ast.Dict) or dotted(node).rsplit(".", 1)[-1] in env.own
 
 
 def _joined(env: Env, separator: Value, items: ast.expr) -> Value:

@@ -43,6 +43,7 @@ class Env:
         literal: What a constant prints, taken for a template.
         call: What a call prints.
         names: What names are bound to.
+        own: Names that the file binds to a dict display: its keys have the application's order.
         at_import: Whether the code runs once, when the module is imported.
         at: Offset of the f-string placeholder that is open; parsers before 3.12 do not know it.
         depth: How many expressions are open.
@@ -53,6 +54,7 @@ class Env:
     literal: Callable[[ast.Constant], Value]
     call: Callable[[Env, ast.Call], Value]
     names: Mapping[str, Value] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
     at_import: bool = False
     at: int | None = None
     depth: int = 0

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from prefixctl.lint.document import Block, Document, Doubt, Syntax
 from prefixctl.lint.evaluate.at_import import as_read_at_import, is_computed
 from prefixctl.lint.evaluate.python_calls import call_value
-from prefixctl.lint.evaluate.python_code import MAX_SIZE, Env, evaluate
-from prefixctl.lint.evaluate.value import EMPTY, Value, choose, concat, holes_value, text_value
+from prefixctl.lint.evaluate.python_code import MAX_SIZE, Env, dotted, evaluate
+from prefixctl.lint.evaluate.value import (
+    EMPTY,
+    CauseKind,
+    Value,
+    choose,
+    concat,
+    holes_value,
+    text_value,
+)
 from prefixctl.lint.readers import likeness
 from prefixctl.lint.readers.python_looks import is_text
 from prefixctl.lint.readers.python_scopes import Candidate, Scope, scopes
@@ -48,8 +57,19 @@ def _env(parsed: PythonSource, scope: Scope, constants: dict[str, Value]) -> Env
         literal=lambda node: literal_value(parsed.source, parsed.literal(node)),
         call=call_value,
         names=known,
+        own=_written_down(parsed.tree),
         at_import=scope.at_import,
     )
+
+
+def _written_down(tree: ast.Module) -> frozenset[str]:
+    """The names, and attributes, that a file binds to dict displays with members."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {dotted(t).rsplit(".", 1)[-1] for t in targets if node.value.keys}
+    return frozenset(found - {""})
 
 
 def _values(
@@ -100,7 +120,9 @@ def _maybe(value: Value) -> Value:
 
 
 def _says_something(value: Value) -> bool:
-    return bool(static_text(value)) or any(h.cause.volatility is not None for h in value.holes)
+    return bool(static_text(value)) or any(
+        h.cause.volatility is not None or h.cause.kind is CauseKind.ORDER for h in value.holes
+    )
 
 
 def _is_prompt(candidate: Candidate, value: Value, text: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from prefixctl.lint.evaluate.python_calls import MEMBERS
 from prefixctl.lint.readers.python_looks import (
     SILENT_CALLS,
     SILENT_KEYWORDS,
@@ -118,6 +119,8 @@ def _statement(scope: Scope, statement: ast.stmt, *, guarded: bool) -> None:
         else:
             name, node = appended
             scope.bind(name, Write(node=node, added=True, guarded=guarded))
+    elif isinstance(statement, ast.For) and not scope.at_import:
+        _looped(scope, statement, guarded=guarded)
     elif isinstance(statement, ast.Return) and statement.value is not None:
         _candidates(scope, statement.value, scope.names)
 
@@ -138,6 +141,25 @@ def _assigned(
         if is_text(value):
             return
     _candidates(scope, value, (*scope.names, *(_target_name(t) for t in targets)))
+
+
+def _looped(scope: Scope, statement: ast.For, *, guarded: bool) -> None:
+    """The variables of a loop through a mapping: they come in the order of its keys.
+
+    They are bound ahead of what the body adds to, and behind the mapping.
+    """
+    listed = statement.iter
+    if not (isinstance(listed, ast.Call) and isinstance(listed.func, ast.Attribute)):
+        return
+    if listed.func.attr not in MEMBERS or listed.args:
+        return
+    read = {n.id for n in ast.walk(listed) if isinstance(n, ast.Name)}
+    names = list(scope.bindings)
+    place = max((i + 1 for i, n in enumerate(names) if n in read), default=0)
+    before = {n: scope.bindings[n] for n in names[:place]}
+    own = {n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)} - set(names)
+    made = {n: [Write(node=listed, added=False, guarded=guarded)] for n in sorted(own)}
+    scope.bindings = before | made | {n: scope.bindings[n] for n in names[place:]}
 
 
 def _behind_itself(value: ast.expr, name: str) -> ast.expr | None:

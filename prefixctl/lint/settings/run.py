@@ -10,6 +10,7 @@ from prefixctl.errors import InputError
 from prefixctl.lint.families import setting_ids
 from prefixctl.lint.report import FileReport
 from prefixctl.lint.rules import pfx000_unreadable
+from prefixctl.lint.settings.hide import HIDDEN, hide
 from prefixctl.lint.settings.rule import Expected, GovernedPrefix, Setting
 from prefixctl.lint.settings.rules import setting_rules
 from prefixctl.lint.settings.rules.pfx610_secret import secret_values
@@ -22,7 +23,6 @@ _VERDICTS = {
     Severity.WARNING: Verdict.WARN,
     Severity.INFO: Verdict.OK,
 }
-_HIDDEN = "***"
 _MIN_SECRET = 3
 
 
@@ -117,5 +117,5 @@ def _report(file: SettingsFile, findings: list[Finding]) -> FileReport:
 def _masked(text: str, secrets: set[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET:
-            text = text.replace(secret, _HIDDEN)
-    return text
+            text = text.replace(secret, HIDDEN)
+    return hide(text)
