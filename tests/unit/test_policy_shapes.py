@@ -45,6 +45,6 @@ def test_a_scan_does_not_flush_what_is_asked_for_often(policy: str) -> None:
 @pytest.mark.slow
 def test_frequency_alone_collapses_on_agents_and_the_learning_policies_do_not() -> None:
     load = workload("long_agents")
-    capacity = load.contents // 20
+    capacity = load.contents // 10
     assert against_lru(load, "lfu", capacity) < -0.3
     assert all(against_lru(load, policy, capacity) >= -BELOW_LRU for policy in LEARNING)
