@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Annotated, Any, Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-from prefixctl.engine.address import server_address
+from prefixctl.engine.connection import Connection
 from prefixctl.errors import InputError, ServerError, UnreachableError
 from prefixctl.ids import Salt
 
@@ -172,7 +171,7 @@ class EngineState:
         )
 
 
-class AdminClient:
+class AdminClient(Connection):
     """One server's admin routes, for the holder of its token."""
 
     def __init__(
@@ -195,38 +194,15 @@ class AdminClient:
             UsageError: If the address is none.
             InputError: If the token cannot be sent.
         """
-        base = server_address(url)
-        if not token.isascii() or not token.isprintable():
+        try:
+            super().__init__(url, token=token, timeout_seconds=timeout_seconds, transport=transport)
+        except ValueError as exc:
             raise InputError(
                 "the admin token cannot be sent: it holds other than printable ASCII",
                 hint=f"look at ${ADMIN_TOKEN}",
-            )
-        # Messages name the server, but not a password or token that its address may hold.
-        self.url = str(base.copy_with(username=None, password=None, query=None))
+            ) from exc
         self._token = token
         self._timeout = timeout_seconds
-        self._client = httpx.Client(
-            base_url=base,
-            headers={"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"},
-            timeout=httpx.Timeout(timeout_seconds, connect=10.0),
-            transport=transport,
-            trust_env=False,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the connections."""
-        self._client.close()
 
     def state(self) -> list[EngineState]:
         """Each engine's state. Errors as in `pin`."""

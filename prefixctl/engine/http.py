@@ -7,14 +7,13 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from prefixctl.core.ports import ChatRequest, Completion, ServerFacts
 from prefixctl.core.usage import CacheUse
-from prefixctl.engine.address import server_address
+from prefixctl.engine.connection import Connection
 from prefixctl.errors import ServerError, UnreachableError, UsageError
 from prefixctl.ids import OnBehalf, Salt
 
@@ -28,7 +27,7 @@ BEHALF_HEADER = "X-Prefixctl-On-Behalf"
 _LABELS = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-class HttpEngine:
+class HttpEngine(Connection):
     """The `Engine` port over vLLM's OpenAI-compatible server."""
 
     def __init__(
@@ -54,42 +53,14 @@ class HttpEngine:
         Raises:
             UsageError: If the address is none, or the API key cannot be sent.
         """
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._model = model
-        self._timeout, self._facts_timeout = timeout_seconds, facts_timeout_seconds
-        base = server_address(url)
-        # Messages name the server, but not a password or token that its address may hold.
-        self._url = str(base.copy_with(username=None, password=None, query=None))
         try:
-            self._client = httpx.Client(
-                base_url=base,
-                headers=headers,
-                timeout=httpx.Timeout(timeout_seconds, connect=10.0),
-                transport=transport,
-                trust_env=False,
+            super().__init__(
+                url, token=api_key, timeout_seconds=timeout_seconds, transport=transport
             )
         except ValueError as exc:
             raise UsageError("the API key cannot be sent: it is not plain ASCII") from exc
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the connections."""
-        self._client.close()
-
-    @property
-    def url(self) -> str:
-        """The base address."""
-        return self._url
+        self._model = model
+        self._timeout, self._facts_timeout = timeout_seconds, facts_timeout_seconds
 
     def facts(self) -> ServerFacts:
         """Read ``/v1/models`` and ``/metrics``. Errors as in `complete`.

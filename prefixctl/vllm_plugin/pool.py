@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
@@ -99,12 +99,6 @@ class PolicyQueue:
             if not block.is_null
             and (block.block_id in free or (block.ref_cnt == 0 and block.block_hash is not None))
         ]
-
-    def iter_blocks_after(self, cursor: KVCacheBlock | None) -> Iterator[KVCacheBlock]:
-        """Not offered: a policy has no standing order that could be walked."""
-        raise NotImplementedError(
-            "a governed pool has no fixed order of eviction; this connector needs vLLM's own"
-        )
 
 
 class GovernedBlockPool(BlockPool):  # type: ignore[misc]
