@@ -1,6 +1,6 @@
 """`CacheEngine`: a governed cache in a program, over HTTP or in the same process.
 
-    with CacheEngine.connect("http://127.0.0.1:8000", config) as engine:
+    with CacheEngine.connect("http://127.0.0.1:8000", group="shop") as engine:
         engine.put("support-agent")
         engine.pin("support-agent")
         answer = engine.generate("support-agent", {"question": "Where is my parcel?"})
@@ -10,27 +10,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from prefixctl.api.pins import PinSpace, Scope, find_published, governed_prefix, namespaces
+from prefixctl.api.tenants import on_behalf
 from prefixctl.config import Config, load_config
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.reference import version_number
+from prefixctl.core.tenancy import NamespaceKind
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient, EngineState, GovernedPrefix, PinState
 from prefixctl.engine.http import HttpEngine
 from prefixctl.engine.launch import SCHEDULER, device_settings
 from prefixctl.errors import ConfigError, UsageError
-from prefixctl.ids import Salt
+from prefixctl.ids import OnBehalf, Salt
 from prefixctl.prompts.render import render
-from prefixctl.prompts.target import Measurement, Target, load_target, measure, section_ends
-from prefixctl.registry.publish import Published, load_live, load_published
+from prefixctl.prompts.target import Measurement, Target, load_target, measure
+from prefixctl.registry.publish import Published
+
+NOBODY = PinSpace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Backend(Protocol):
     def ask(self, question: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The answers of all its ranks; see `prefixctl.vllm_plugin.desk`."""
 
-    def compute(self, prefix: GovernedPrefix) -> None:
+    def compute(self, token_ids: Sequence[int], salt: Salt | None) -> None:
         """Leave a prefix in the cache."""
 
     def chat(
@@ -71,10 +74,19 @@ class Backend(Protocol):
 class CacheEngine:
     """The operations on one governed engine, by the names of published prompts."""
 
-    def __init__(self, backend: Backend, config: Config, target: str | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        config: Config,
+        target: str | None = None,
+        space: PinSpace = NOBODY,
+        asked_for: Salt | None = None,
+    ) -> None:
         """Use `connect` or `local`. Errors as in `prompts.target.load_target`."""
         self._backend = backend
         self._config = config
+        self._space = space
+        self._salt = asked_for or space.salt
         name, self._settings = config.only_target(target)
         self._target: Target = load_target(config, name)
         self._measured: dict[tuple[str, int], Measurement] = {}
@@ -86,6 +98,8 @@ class CacheEngine:
         config: Config | None = None,
         *,
         target: str | None = None,
+        group: str | None = None,
+        tenant: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Self:
         """A server that `prefixctl serve` started.
@@ -94,65 +108,83 @@ class CacheEngine:
             url: Its base address.
             config: The configuration; the nearest prefixctl.yaml if omitted.
             target: What the server is; may be left out if there is one only.
-            environment: Where the admin token and the server's API key stand; `os.environ`.
+            group: The share group that everything is for.
+            tenant: The tenant that everything is for. Without both there is no salt.
+            environment: Where the admin token, the server's API key and the tenancy secret
+                stand; `os.environ`.
 
         Raises:
-            ConfigError: If there is no admin token, or the target is not clear.
+            ConfigError: If there is no admin token, the target is not clear, somebody is named and
+                there is no tenancy secret, or nobody is and the server is behind a gateway.
         """
         environment = os.environ if environment is None else environment
         config = config or load_config()
         token = environment.get(ADMIN_TOKEN, "").strip()
         if not token:
             raise ConfigError("no admin token", hint=f"set ${ADMIN_TOKEN} to the server's")
+        scope = _scope(target, group, tenant)
+        space, asked_for = namespaces(config, scope, environment)[0], None
+        api_key = environment.get(config.server.api_key_env)
+        if config.gateway.enabled:
+            asked_for, api_key = _asked_for(group, tenant), token
         _, settings = config.only_target(target)
         backend = HttpBackend(
-            HttpEngine(
-                url,
-                model=config.served_name(settings),
-                api_key=environment.get(config.server.api_key_env),
-            ),
+            HttpEngine(url, model=config.served_name(settings), api_key=api_key),
             AdminClient(url, token),
         )
-        return cls(backend, config, target)
+        return cls(backend, config, target, space, asked_for)
 
     @classmethod
-    def local(cls, llm: Any, config: Config | None = None, *, target: str | None = None) -> Self:
-        """An in-process engine: ``vllm.LLM(MODEL, **local_arguments(config))``."""
-        return cls(LocalBackend(llm), config or load_config(), target)
+    def local(
+        cls,
+        llm: Any,
+        config: Config | None = None,
+        *,
+        target: str | None = None,
+        group: str | None = None,
+        tenant: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Self:
+        """An in-process engine: ``vllm.LLM(MODEL, **local_arguments(config))``.
 
-    def put(self, name: str, *, salt: Salt | None = None) -> list[PinState]:
+        Arguments and errors as in `connect`, less those of the server.
+        """
+        config = config or load_config()
+        environment = os.environ if environment is None else environment
+        space = namespaces(config, _scope(target, group, tenant), environment)[0]
+        return cls(LocalBackend(llm), config, target, space)
+
+    def put(self, name: str) -> list[PinState]:
         """Make a version resident: ``name`` for the live one, or ``name@version``.
 
         Raises:
             RegistryError: If it is not published.
         """
-        prefix = self._prefix(name, salt)
-        self._backend.compute(prefix)
-        return self.resident(name, salt=salt)
+        prefix = self._prefix(name)
+        self._backend.compute(prefix.token_ids, self._salt)
+        return self.resident(name)
 
-    def pin(
-        self, name: str, *, salt: Salt | None = None, auto_hits: int | None = None
-    ) -> list[PinState]:
+    def pin(self, name: str, *, auto_hits: int | None = None) -> list[PinState]:
         """Keep a version; what is missing of it is computed. Errors as in `put`."""
-        prefix = self._prefix(name, salt)
+        prefix = self._prefix(name)
         body = prefix.to_json() | {"auto_hits": auto_hits}
         answers = self._backend.ask({"ask": "pin", "prefix": body})
         if auto_hits is None and any(a["accepted"] and a["blocks"] for a in answers):
-            self._backend.compute(prefix)
+            self._backend.compute(prefix.token_ids, self._salt)
         refused = {rank: a for rank, a in enumerate(answers) if not a["accepted"]}
         return [
             PinState.from_json("local", s.rank, refused[s.rank]) if s.rank in refused else s
-            for s in self.resident(name, salt=salt)
+            for s in self.resident(name)
         ]
 
-    def unpin(self, name: str, *, salt: Salt | None = None) -> list[int | None]:
+    def unpin(self, name: str) -> list[int | None]:
         """Let a version go; blocks given back on each rank, None where it was not pinned."""
-        question = {"ask": "unpin", "name": self._prefix(name, salt).name}
+        question = {"ask": "unpin", "name": self._prefix(name).name}
         return [answer["unpinned"] for answer in self._backend.ask(question)]
 
-    def resident(self, name: str, *, salt: Salt | None = None) -> list[PinState]:
+    def resident(self, name: str) -> list[PinState]:
         """How much of a version each rank has. Errors as in `put`."""
-        question = {"ask": "resident", "prefixes": [self._prefix(name, salt).to_json()]}
+        question = {"ask": "resident", "prefixes": [self._prefix(name).to_json()]}
         return [
             PinState.from_json("local", rank, answer["prefixes"][0])
             for rank, answer in enumerate(self._backend.ask(question))
@@ -164,7 +196,6 @@ class CacheEngine:
         values: Mapping[str, str],
         *,
         max_tokens: int = 128,
-        salt: Salt | None = None,
     ) -> Generation:
         """Answer with a published prompt, greedily.
 
@@ -172,17 +203,16 @@ class CacheEngine:
             name: ``name`` for the live version, or ``name@version``.
             values: By parameter; those of the target go without saying.
             max_tokens: Length of the answer at most.
-            salt: The namespace's, if it has one.
 
         Raises:
             PromptError: If a value is missing.
             RegistryError: If it is not published.
         """
-        published = self._published(name)
+        published = find_published(self._config, name)
         prompt = published.prompt
         given = {**self._settings.parameters, **values}
         request = render(prompt, {k: v for k, v in given.items() if k in prompt.parameters})
-        text, use = self._backend.chat(request, max_tokens=max_tokens, salt=salt)
+        text, use = self._backend.chat(request, max_tokens=max_tokens, salt=self._salt)
         expected = self._measure(published).alignment.expected_hit_tokens
         return Generation(
             text=text,
@@ -213,37 +243,37 @@ class CacheEngine:
     ) -> None:
         self.close()
 
-    def _published(self, name: str) -> Published:
-        prompt, _, version = name.partition("@")
-        if not version:
-            return load_live(self._config, [prompt])[0]
-        number = version_number(version)
-        if number is None:
-            raise UsageError("no number of a version behind '@'", hint=f"give {prompt}@3")
-        return load_published(self._config, prompt, number)
-
     def _measure(self, published: Published) -> Measurement:
         key = (str(published.prompt.name), published.entry.version)
         if key not in self._measured:
             self._measured[key] = measure(published.prompt, self._target, self._config.prefix_cache)
         return self._measured[key]
 
-    def _prefix(self, name: str, salt: Salt | None) -> GovernedPrefix:
-        published = self._published(name)
-        measured = self._measure(published)
-        return GovernedPrefix(
-            name=f"{published.prompt.name}@{published.entry.version}{_namespace(salt)}",
-            token_ids=measured.token_ids,
-            section_ends=section_ends(published.prompt, self._target, measured),
-            salt=salt,
-        )
+    def _prefix(self, name: str) -> GovernedPrefix:
+        published = find_published(self._config, name)
+        return governed_prefix(published, self._target, self._measure(published), self._space)
 
 
-def _namespace(salt: Salt | None) -> str:
-    """A suffix that parts pins of one version under several salts, and reveals none."""
-    if salt is None:
-        return ""
-    return "#" + hashlib.sha256(b"prefixctl-namespace-1" + salt.encode()).hexdigest()[:12]
+def _scope(target: str | None, group: str | None, tenant: str | None) -> Scope:
+    if group is not None and tenant is not None:
+        raise UsageError("a group and a tenant at once", hint="make an engine for each")
+    return Scope(
+        target=target,
+        groups=() if group is None else (group,),
+        tenants=() if tenant is None else (tenant,),
+    )
+
+
+def _asked_for(group: str | None, tenant: str | None) -> OnBehalf:
+    """Whom a gateway is told that the requests are for: it sets the salt itself."""
+    if group is not None:
+        return on_behalf(NamespaceKind.GROUP, group)
+    if tenant is not None:
+        return on_behalf(NamespaceKind.TENANT, tenant)
+    raise ConfigError(
+        "the server is behind its gateway, where nothing is for nobody",
+        hint="name a group or a tenant",
+    )
 
 
 class HttpBackend:
@@ -257,9 +287,9 @@ class HttpBackend:
         """See `Backend.ask`."""
         return self._admin.ask(question)
 
-    def compute(self, prefix: GovernedPrefix) -> None:
+    def compute(self, token_ids: Sequence[int], salt: Salt | None) -> None:
         """See `Backend.compute`."""
-        self._engine.compute(prefix.token_ids, salt=prefix.salt)
+        self._engine.compute(token_ids, salt=salt)
 
     def chat(
         self, request: ChatRequest, *, max_tokens: int, salt: Salt | None
@@ -285,9 +315,9 @@ class LocalBackend:
         answer: dict[str, Any] = json.loads(self._plugin.ask(self._llm, json.dumps(question)))
         return [answer]
 
-    def compute(self, prefix: GovernedPrefix) -> None:
+    def compute(self, token_ids: Sequence[int], salt: Salt | None) -> None:
         """See `Backend.compute`."""
-        self._plugin.compute(self._llm, prefix.token_ids, prefix.salt)
+        self._plugin.compute(self._llm, token_ids, salt)
 
     def chat(
         self, request: ChatRequest, *, max_tokens: int, salt: Salt | None

@@ -19,8 +19,15 @@ from prefixctl.engine.admin import (
 )
 from prefixctl.errors import ConfigError, NothingToDoError, UsageError
 from prefixctl.ids import Salt
-from prefixctl.prompts.target import load_target, measure, model_version, section_ends
-from prefixctl.registry.publish import load_live, load_published
+from prefixctl.prompts.target import (
+    Measurement,
+    Target,
+    load_target,
+    measure,
+    model_version,
+    section_ends,
+)
+from prefixctl.registry.publish import Published, load_live, load_published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,48 +140,73 @@ def governed_prefixes(
     config: Config, names: Sequence[str], *, scope: Scope, environment: Mapping[str, str]
 ) -> list[GovernedPrefix]:
     """Versions of the registry as servers are told of them, in every namespace asked for."""
-    target_name, settings = config.only_target(scope.target)
+    target_name, _ = config.only_target(scope.target)
     target = load_target(config, target_name)
     wanted = [_split(name) for name in names]
-    published = (
-        [
-            load_live(config, [name])[0]
-            if version is None
-            else load_published(config, name, version)
-            for name, version in wanted
-        ]
-        if wanted
-        else load_live(config)
-    )
+    published = [_load(config, *name) for name in wanted] if wanted else load_live(config)
     if not published:
         raise NothingToDoError(
             "no version is live", path=str(config.registry_path), hint="prefixctl publish --all"
         )
-    spaces = _namespaces(config, model_version(settings), scope, environment)
-    prefixes = []
-    for each in published:
-        measured = measure(each.prompt, target, config.prefix_cache)
-        ends = section_ends(each.prompt, target, measured)
-        name = f"{each.prompt.name}@{each.entry.version}"
-        prefixes += [
-            GovernedPrefix(
-                name=name + suffix, token_ids=measured.token_ids, section_ends=ends, salt=salt
-            )
-            for suffix, salt in spaces
-        ]
-    return prefixes
+    spaces = namespaces(config, scope, environment)
+    return [
+        governed_prefix(each, target, measure(each.prompt, target, config.prefix_cache), space)
+        for each in published
+        for space in spaces
+    ]
 
 
-def _namespaces(
-    config: Config, model: str, scope: Scope, environment: Mapping[str, str]
-) -> list[tuple[str, Salt | None]]:
-    """A suffix for the name that reveals nobody, and the salt."""
+def governed_prefix(
+    published: Published, target: Target, measured: Measurement, space: PinSpace
+) -> GovernedPrefix:
+    """A version in one namespace, as servers are told of it."""
+    return GovernedPrefix(
+        name=f"{published.prompt.name}@{published.entry.version}{space.suffix}",
+        token_ids=measured.token_ids,
+        section_ends=section_ends(published.prompt, target, measured),
+        salt=space.salt,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinSpace:
+    """A namespace that pins are made in: its salt, and a suffix for names that reveals nobody."""
+
+    suffix: str = ""
+    salt: Salt | None = None
+
+
+def namespaces(
+    config: Config, scope: Scope, environment: Mapping[str, str]
+) -> tuple[PinSpace, ...]:
+    """The namespaces of a scope; the one without a salt if it names nobody.
+
+    Raises:
+        ConfigError: If it names somebody, and there is no tenancy secret.
+    """
     if not scope.tenants and not scope.groups:
-        return [("", None)]
+        return (PinSpace(),)
+    model = model_version(config.only_target(scope.target)[1])
     secret: Secret = require_secret(config, environment)
-    groups = [(f"group:{g}", group_salt(config, secret, g, model)) for g in scope.groups]
-    tenants = [(t, tenant_salt(config, secret, t, model)) for t in scope.tenants]
-    return [(f"#{pseudonym(secret, name)}", salt) for name, salt in (*groups, *tenants)]
+    salts = [(f"group:{g}", group_salt(config, secret, g, model)) for g in scope.groups]
+    salts += [(t, tenant_salt(config, secret, t, model)) for t in scope.tenants]
+    return tuple(PinSpace(suffix=f"#{pseudonym(secret, n)}", salt=salt) for n, salt in salts)
+
+
+def find_published(config: Config, name: str) -> Published:
+    """A version of the registry: ``name`` for the live one, or ``name@version``.
+
+    Raises:
+        UsageError: If the name is none.
+        RegistryError: If it is not published.
+    """
+    return _load(config, *_split(name))
+
+
+def _load(config: Config, name: str, version: int | None) -> Published:
+    if version is None:
+        return load_live(config, [name])[0]
+    return load_published(config, name, version)
 
 
 def _split(name: str) -> tuple[str, int | None]:

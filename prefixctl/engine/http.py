@@ -166,19 +166,17 @@ class HttpEngine(Connection):
             "max_tokens": 1,
             "temperature": 0.0,
         }
-        if salt is not None:
-            body["cache_salt"] = salt
-        self._post("/v1/completions", body, self._timeout)
+        headers = _in_namespace(body, salt)
+        self._request("POST", "/v1/completions", self._timeout, body, headers)
 
     def chat(
         self, request: ChatRequest, *, max_tokens: int, salt: Salt | None = None
     ) -> tuple[str, CacheUse]:
         """The greedy answer to a request, and what it took. Errors as in `complete`."""
         body = self._body(request) | {"max_tokens": max_tokens, "temperature": 0.0}
-        if salt is not None:
-            body["cache_salt"] = salt
+        headers = _in_namespace(body, salt)
         path = "/v1/chat/completions"
-        answer = self._object(path, self._post(path, body, self._timeout))
+        answer = self._object(path, self._request("POST", path, self._timeout, body, headers))
         try:
             return str(answer["choices"][0]["message"]["content"] or ""), self._use(
                 answer["usage"], None
@@ -217,8 +215,8 @@ class HttpEngine(Connection):
     def _get(self, path: str) -> bytes:
         return self._request("GET", path, self._facts_timeout)
 
-    def _post(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> bytes:
-        return self._request("POST", path, seconds or self._facts_timeout, body)
+    def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return self._request("POST", path, self._facts_timeout, body)
 
     def _request(
         self,

@@ -16,6 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 _ERROR = 400
 _FIRST_WORDS = b".delta"
 """In the Responses API events come before the first token; those with text have this name."""
+PREFIX_HEADER = "x-prefixctl-prefix"
+"""Tells the client which prefix and version its request was given."""
 
 
 class Answer:
@@ -61,10 +63,14 @@ class Answer:
         """One message of the answer."""
         if message["type"] == "http.response.start":
             self._record.status = message["status"]
+            headers = message.get("headers", ())
             self._streams = any(
                 name.lower() == b"content-type" and value.startswith(b"text/event-stream")
-                for name, value in message.get("headers", ())
+                for name, value in headers
             )
+            if self._record.prefix is not None:
+                told = (PREFIX_HEADER.encode(), self._record.prefix.label.encode())
+                message = {**message, "headers": [*headers, told]}
         elif message["type"] == "http.response.body":
             data = message.get("body", b"")
             if data:

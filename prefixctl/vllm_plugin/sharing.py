@@ -34,7 +34,9 @@ class PublicPrefix:
 
     Attributes:
         name: ``prompt@version``.
-        token_ids: The tokens.
+        token_ids: The tokens of its full blocks. What stands behind them shares nothing, so a
+            request need not have it: a client's own words may follow the prefix in another way
+            than the prompt's dynamic sections do.
     """
 
     name: str
@@ -92,8 +94,12 @@ class Library:
 
     def replace(self, group_salt: str, prefixes: Sequence[PublicPrefix]) -> None:
         """From now on these are the public prefixes of a group."""
-        whole = [p for p in prefixes if len(p.token_ids) >= self._block_tokens]
-        self._groups[group_salt] = tuple(sorted(whole, key=lambda p: -len(p.token_ids)))
+        full = [PublicPrefix(name=p.name, token_ids=self._full(p.token_ids)) for p in prefixes]
+        longest_first = sorted(full, key=lambda p: -len(p.token_ids))
+        self._groups[group_salt] = tuple(p for p in longest_first if p.token_ids)
+
+    def _full(self, token_ids: list[int]) -> list[int]:
+        return token_ids[: len(token_ids) // self._block_tokens * self._block_tokens]
 
     def groups(self) -> dict[str, tuple[PublicPrefix, ...]]:
         """All public prefixes by the salt of their group."""
@@ -120,10 +126,9 @@ class Library:
         prefix = self._prefix_of(request, ticket)
         if prefix is None:
             return Share(ticket=ticket)
-        boundary = len(prefix.token_ids) // self._block_tokens * self._block_tokens
         shared = self.mode is Sharing.ON
         self.counters["shared_requests", prefix.name, "shared" if shared else "shadow"] += 1
-        return Share(ticket=ticket, prefix=prefix, boundary=boundary if shared else 0)
+        return Share(ticket=ticket, prefix=prefix, boundary=len(prefix.token_ids) if shared else 0)
 
     def _prefix_of(self, request: Any, ticket: Ticket) -> PublicPrefix | None:
         tokens = request.prompt_token_ids

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from gated import Gated, gated_server
 
 from prefixctl.api.serve import build_serve_command
 from prefixctl.api.versions import bump_prompts, publish_prompts
@@ -142,3 +143,10 @@ def engine(engine_project: EngineProject) -> Iterator[HttpEngine]:
     """The server with one rank and a prefix cache."""
     with HttpEngine(engine_project.servers.cbor) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def gated(model_folder: Path) -> Iterator[Gated]:
+    """A server with sharing on, two API processes and a gateway in each."""
+    with gated_server(model_folder) as server:
+        yield server

@@ -8,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from gated import TARGET
 
 from prefixctl.core.usage import CacheState
 from prefixctl.embed import CacheEngine
 from prefixctl.engine.admin import ADMIN_TOKEN
-from prefixctl.errors import ConfigError
+from prefixctl.errors import ConfigError, UsageError
 from tests.engine.conftest import TOKEN
 
 pytestmark = pytest.mark.vllm
@@ -55,6 +56,29 @@ def test_a_server_puts_pins_and_generates(engine_project):
         assert engine.stats()[0].blocks["pinned"] == pinned.blocks
         assert engine.unpin("support-agent") == [pinned.blocks]
         assert engine.unpin("support-agent") == [None]
+
+
+def test_a_server_behind_its_gateway_does_it_for_a_group(gated):
+    secret = {gated.config.tenancy.secret_env: (gated.config.root / "secret").read_text()}
+    environment = {ADMIN_TOKEN: TOKEN, **secret}
+    where = {"target": TARGET, "environment": environment}
+    with CacheEngine.connect(gated.url, gated.config, group="shop", **where) as engine:
+        (put,) = engine.put("handbook-rag")
+        assert put.resident == put.blocks > 100
+        (pinned,) = engine.pin("handbook-rag")
+        assert pinned.pinned == pinned.blocks
+        words = [{"role": "user", "content": "a question that nobody has asked before"}]
+        cached = gated.cached("bolt", prefix_key="handbook-rag", messages=words)
+        assert cached == put.blocks * 32
+        assert engine.unpin("handbook-rag") == [put.blocks]
+        answer = engine.generate("support-agent", VALUES, max_tokens=2)
+        assert answer.prefix == "support-agent@1" and answer.text
+        answer = engine.generate("support-agent", VALUES | {"question": "And now?"}, max_tokens=2)
+        assert answer.state is CacheState.FULL
+    with pytest.raises(ConfigError, match="behind its gateway"):
+        CacheEngine.connect(gated.url, gated.config, **where)
+    with pytest.raises(UsageError, match="a group and a tenant"):
+        CacheEngine.connect(gated.url, gated.config, group="shop", tenant="acme", **where)
 
 
 def test_without_an_admin_token_it_says_what_to_set(engine_project):

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anthropic
 import httpx
 import openai
 import pytest
+from gated import TARGET, TOKEN, Gated, as_body, client_values, own_words, values_of
 from gateway_mutations import mutate
 
 from prefixctl.api.audit import audit_probe
-from prefixctl.api.keys import add_tenant_key
-from prefixctl.api.serve import build_serve_command
 from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
 from prefixctl.api.versions import (
     bump_prompts,
@@ -30,54 +25,19 @@ from prefixctl.api.versions import (
     rollback_prompt,
 )
 from prefixctl.api.warm import warm_prefixes
-from prefixctl.config import Config, load_config
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.prompt import GOVERNED_KINDS, Prompt
+from prefixctl.core.prompt import Prompt
 from prefixctl.engine.admin import ADMIN_TOKEN
-from prefixctl.engine.launch import Server, free_port
 from prefixctl.errors import ExitCode
 from prefixctl.gateway.live import CHECK_SECONDS
 from prefixctl.gateway.routes import ROUTES
 from prefixctl.prompts.render import example_values, render
 from prefixctl.registry.publish import Wanted, load_live, load_published
-from prefixctl.vllm_plugin.keeper import POLL_SECONDS
 
 pytestmark = pytest.mark.vllm
-TOKEN = "a-token-for-tests-only"
-TARGET = "gated"
-PROJECT = """\
-prompts: templates
-lock: gateway.lock.yaml
-registry: {path: gateway/registry.db}
-targets:
-  gated:
-    model: model
-    dtype: float32
-    block_size: 32
-    parameters: {index_name: bulletins-north}
-tenancy:
-  secret_file: secret
-  sharing: "on"
-  groups:
-    shop:
-      tenants: [acme, bolt]
-      prompts: &most [support-agent, coding-agent, handbook-rag, kefu-zh]
-    all: {tenants: ["*"], prompts: *most}
-    few: {tenants: [core]}
-gateway: {enabled: true, keys_file: gateway/keys}
-server:
-  served_model_name: m
-  max_model_len: 8192
-  kv_cache_gib: 1
-  api_server_count: 2
-  extra_args:
-    - --enforce-eager
-    - --enable-auto-tool-choice
-    - --tool-call-parser=hermes
-    - '--override-generation-config={"max_new_tokens": 16}'
-"""
 PROMPTS = ("coding-agent", "handbook-rag", "kefu-zh", "short-greeting", "support-agent")
 RANDOM_VALUES_EACH = 40
+NEAR_TIE = 1e-3
 MUTATIONS = 200
 # On purpose not served: kept responses know no tenant, and nobody changes weights through here.
 REFUSED = {
@@ -89,81 +49,9 @@ REFUSED = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gated:
-    """A server behind its gateway."""
-
-    config: Config
-    url: str
-    keys: dict[str, str]
-    log: Path
-
-    def post(self, path: str, body: Any, tenant: str = "acme", **headers: str) -> httpx.Response:
-        sent = {"authorization": f"Bearer {self.keys.get(tenant, tenant)}"} | headers
-        return httpx.post(self.url + path, json=body, headers=sent, timeout=120, trust_env=False)
-
-    def chat(self, tenant: str = "acme", **body: Any) -> Any:
-        body = {"model": "m", "max_tokens": 1, "temperature": 0, "tool_choice": "none"} | body
-        answer = self.post("/v1/chat/completions", body, tenant)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def cached(self, tenant: str, **body: Any) -> int:
-        """Cached tokens of a request."""
-        found: int = self.chat(tenant, **body)["usage"]["prompt_tokens_details"]["cached_tokens"]
-        return found
-
-    def tokens(self, **body: Any) -> list[int]:
-        answer = self.post("/tokenize", {"model": "m", **body})
-        assert answer.status_code == 200, answer.text
-        found: list[int] = answer.json()["tokens"]
-        return found
-
-
-@pytest.fixture(scope="module")
-def gated(model_folder: Path) -> Iterator[Gated]:
-    """One server with sharing on, two API processes and a gateway in each."""
-    file = model_folder / "gateway.yaml"
-    file.write_text(PROJECT)
-    config = load_config(file)
-    bump_prompts(config, reason="first", author="test")
-    publish_prompts(config, by="test")
-    keys = {tenant: add_tenant_key(config, tenant) for tenant in ("acme", "bolt", "core", "dune")}
-    command = build_serve_command(config, None, target=TARGET, port=free_port())
-    log = model_folder / "gateway.log"
-    environment = {**os.environ, ADMIN_TOKEN: TOKEN}
-    with Server(command, log=log, environment=environment) as server:
-        time.sleep(2 * POLL_SECONDS)
-        yield Gated(config=config, url=server.url, keys=keys, log=log)
-
-
 @pytest.fixture(scope="module")
 def prompts(gated: Gated) -> dict[str, Prompt]:
     return {p.prompt.name: p.prompt for p in load_live(gated.config)}
-
-
-def as_body(request: ChatRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {"messages": list(request.messages)}
-    return body if request.tools is None else body | {"tools": list(request.tools)}
-
-
-def own_words(prompt: Prompt, values: dict[str, str]) -> list[dict[str, Any]]:
-    """What a client writes itself: the sections that are not governed."""
-    return [dict(m) for m in render(prompt, values, leave_out=GOVERNED_KINDS).messages]
-
-
-def values_of(prompt: Prompt, choose: random.Random) -> dict[str, str]:
-    """Values of any characters for all parameters of a client."""
-    alphabet = "abc XYZ .,:;!?\n\t\"'{}[]<>|/\\%$#@0123456789äß谢问🙂"
-    values = example_values(prompt, 0, {"index_name": "bulletins-north"})
-    for name in values:
-        if prompt.parameters[name].scope.is_dynamic:
-            values[name] = "".join(choose.choices(alphabet, k=choose.randrange(1, 60))) + "."
-    return values
-
-
-def client_values(prompt: Prompt, values: dict[str, str]) -> dict[str, str]:
-    return {n: v for n, v in values.items() if prompt.parameters[n].scope.is_dynamic}
 
 
 def test_every_route_of_this_server_is_known(gated: Gated) -> None:
@@ -174,17 +62,37 @@ def test_every_route_of_this_server_is_known(gated: Gated) -> None:
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_a_key_gives_the_tokens_of_the_full_text(
+def test_a_key_gives_tokens_and_answer_of_the_full_text_for_any_values(
     name: str, gated: Gated, prompts: dict[str, Prompt]
 ) -> None:
     prompt, choose = prompts[name], random.Random(name)
+    options = {"model": "m", "max_tokens": 3, "temperature": 0, "tool_choice": "none",
+               "return_token_ids": True, "logprobs": True, "top_logprobs": 2}  # fmt: skip
+    near_ties = 0
     for number in range(RANDOM_VALUES_EACH):
         values = values_of(prompt, choose)
-        full = gated.tokens(**as_body(render(prompt, values)))
-        given = client_values(prompt, values)
-        assert gated.tokens(prefix_key=name, prefix_parameters=given) == full
+        by_key = {"prefix_key": name, "prefix_parameters": client_values(prompt, values)}
+        full, short = (
+            gated.post("/v1/chat/completions", body | options).json()
+            for body in (as_body(render(prompt, values)), by_key)
+        )
+        assert short["prompt_token_ids"] == full["prompt_token_ids"]
+        near_ties += same_answer(full["choices"][0], short["choices"][0])
         if number < 5:
-            assert gated.tokens(prefix_key=f"{name}@1", messages=own_words(prompt, values)) == full
+            own = gated.tokens(prefix_key=f"{name}@1", messages=own_words(prompt, values))
+            assert own == full["prompt_token_ids"]
+    assert near_ties <= RANDOM_VALUES_EACH // 20
+
+
+def same_answer(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Checks that two greedy answers agree up to a near tie; whether there was one."""
+    if one["token_ids"] == other["token_ids"]:
+        return False
+    at = next(i for i, (x, y) in enumerate(zip(one["token_ids"], other["token_ids"], strict=True))
+              if x != y)  # fmt: skip
+    first, second = (top["logprob"] for top in one["logprobs"]["content"][at]["top_logprobs"])
+    assert abs(first - second) <= NEAR_TIE, f"token {at} differs"
+    return True
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -99,9 +99,15 @@ def test_a_client_that_sends_the_group_salt_itself_sees_no_tail():
 
 def test_only_registered_tokens_qualify():
     made = bench()
-    begin = [*PUBLIC[:-1], 99]
+    begin = [*PUBLIC[:15], 99, *PUBLIC[16:]]
     run(made, "a", range(100, 120), begin=begin)
     assert run(made, "b", range(100, 120), begin=begin) == 0
+
+
+def test_what_stands_behind_the_full_blocks_is_the_clients():
+    made = bench()
+    run(made, "a", range(100, 120))
+    assert run(made, "b", range(100, 120), begin=[*PUBLIC[:16], 98, 99]) == 16
 
 
 def test_the_longest_public_prefix_counts_and_a_new_version_takes_over():
@@ -171,8 +177,8 @@ def test_media_and_embeddings_inside_the_public_prefix_disqualify_it():
         return [SimpleNamespace(mm_position=SimpleNamespace(offset=offset, length=1))]
 
     assert shared() == 16
-    assert shared(mm_features=media(17)) == 0
-    assert shared(mm_features=media(18)) == 16
+    assert shared(mm_features=media(15)) == 0
+    assert shared(mm_features=media(16)) == 16
     assert shared(prompt_embeds=object()) == 0
     assert shared(prompt_token_ids=None) == 0
 
