@@ -44,7 +44,7 @@ def restarted(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=10)
-    parser.add_argument("--tokens", type=int, default=1500)
+    parser.add_argument("--tokens", type=int, default=3000)
     parser.add_argument("--size", choices=("160m", "5m"), default="160m")
     options = parser.parse_args()
     asked = prompts(options.prompts, options.tokens)

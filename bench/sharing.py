@@ -45,7 +45,7 @@ ABOVE_FULL = 0.03
 TRACE = Path("../shared/traces/tau_airline_blk16.jsonl")
 PROJECT = """\
 targets:
-  t: {{model: model, dtype: float32, block_size: 32, parameters: {{index_name: north}}}}
+  t: {{model: model, dtype: float32, block_size: 32}}
 tenancy:
   secret_file: secret
   sharing: "{sharing}"
@@ -115,15 +115,20 @@ class Asker:
     def ask(self, tenant: str, said: list[str]) -> tuple[int, int]:
         """Cached and prompt tokens."""
         own = [{"role": "user", "content": text} for text in said]
-        body: dict[str, Any] = {"model": "m", "max_tokens": 1, "temperature": 0}
+        body: dict[str, Any] = {
+            "model": "m",
+            "max_tokens": 1,
+            "temperature": 0,
+            "tool_choice": "none",
+        }
         headers = {}
         if self.keys:
             body |= {"prefix_key": PROMPT, "messages": own}
             headers = {"Authorization": f"Bearer {self.keys[tenant]}"}
         else:
-            body |= {"messages": [*self.public, *own], "tools": self.tools, "tool_choice": "none"}
+            body |= {"messages": [*self.public, *own], "tools": self.tools}
         answer = self.client.post("/v1/chat/completions", json=body, headers=headers)
-        answer.raise_for_status()
+        assert answer.status_code == 200, answer.text
         usage = answer.json()["usage"]
         return usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"]
 

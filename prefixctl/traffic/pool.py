@@ -125,12 +125,7 @@ class Pool:
         blank = self._blank
         slots = [blank.pop() for _ in range(min(number, len(blank)))]
         if len(slots) < number:
-            victims = self.policy.evict(number - len(slots))
-            for slot in victims:
-                self._forget(slot)
-            self._idle -= len(victims)
-            self.evicted += len(victims)
-            slots += victims
+            slots += self._evict(number - len(slots))
         references = self._references
         for slot in slots:
             references[slot] = 1
@@ -178,9 +173,19 @@ class Pool:
         self._idle += len(cached)
         self.policy.free(cached)
 
-    def is_cached(self, slot: int, content: int) -> bool:
-        """Whether a slot still holds a content."""
-        return self._content[slot] == content
+    def shrink(self, most: int) -> None:
+        """Evict until no more than so many blocks are cached or in use."""
+        over = self.capacity - len(self._blank) - most
+        if over > 0:
+            self._blank += self._evict(over)
+
+    def _evict(self, number: int) -> list[int]:
+        victims = self.policy.evict(number)
+        for slot in victims:
+            self._forget(slot)
+        self._idle -= len(victims)
+        self.evicted += len(victims)
+        return victims
 
     def _expire(self, slots: Sequence[int]) -> None:
         stale = [slot for slot in reversed(slots) if not self._references[slot]]

@@ -88,16 +88,19 @@ class Replica:
         self._expiry: Expiry | None = None
         # What can never be filled needs no memory here.
         most, contents = workload.most_blocks(), workload.contents
-        size = min(setup.capacity_blocks, most)
-        policy = self._policy(size)
+        self._capacity = size = min(setup.capacity_blocks, most)
+        one_at_a_time = setup.service is None and not setup.rules.tails
+        self._overflows = self._kind.overflows and one_at_a_time
+        if self._overflows:
+            size += workload.longest_chain()
+        policy = self._policy(Blocks(size, self._capacity))
         self.pool = Pool(size, policy, contents, pins=self._pins, expiry=self._expiry)
         host, disk = min(setup.host_blocks, most), min(setup.disk_blocks, most)
         self._host = Tier(setup, host, contents) if host else None
         self._disk = Tier(setup, disk, contents) if disk else None
 
-    def _policy(self, size: int) -> EvictionPolicy:
+    def _policy(self, blocks: Blocks) -> EvictionPolicy:
         setup = self._setup
-        blocks = Blocks(size)
         policy: EvictionPolicy
         if setup.tenant_shares:
             policy = Shared(blocks, lambda b: self._kind.make(b, setup.depth_cost))
@@ -109,10 +112,10 @@ class Replica:
                 self._optimum = policy
         if setup.ttl_seconds is not None:
             policy = self._expiry = Expiry(
-                policy, size=size, ttl_seconds=setup.ttl_seconds, clock=lambda: self.now
+                policy, size=blocks.size, ttl_seconds=setup.ttl_seconds, clock=lambda: self.now
             )
         if setup.pins:
-            policy = self._pins = Pinned(policy, size=size, cap=setup.pin_blocks)
+            policy = self._pins = Pinned(policy, size=blocks.size, cap=setup.pin_blocks)
         return policy
 
     def start(self, number: int, next_uses: Sequence[int] = ()) -> Started | None:
@@ -133,7 +136,7 @@ class Replica:
             if setup.rules.whole:
                 return None
             total = full = found + room
-        if self._foreseeing is not None:
+        if self._foreseeing is not None and not self._overflows:
             self._foreseeing.foresee(chain, next_uses)
         self.pool.hold(slots)
         computed = tokens - (found + self._fetch(usable, chain, found)) * size
@@ -149,6 +152,8 @@ class Replica:
     def finish(self, slots: Sequence[int]) -> None:
         """A request is done; its tail is freed first."""
         self.pool.release(slots[::-1])
+        if self._overflows:
+            self.pool.shrink(self._capacity)
 
     def _fetch(self, usable: Sequence[int], chain: Sequence[int], found: int) -> int:
         """Look into the tiers below; returns the blocks that they have beyond the device."""
@@ -181,23 +186,17 @@ class Replica:
             self.pool.store_private(slots[known:full], parent, owner)
 
     def _step(self, chain: Sequence[int], slots: list[int]) -> list[int]:
-        """Block by block; a policy that refuses may choose what it was just given."""
-        refuses, pool, optimum = self._kind.refuses, self.pool, self._optimum
+        """Block by block, each with what the policy knows after the one before."""
+        pool, optimum = self.pool, self._optimum
         held = list(slots)
         parent = slots[-1] if slots else None
         for position in range(len(slots), len(chain)):
             if not pool.available or (optimum and not pool.blank and optimum.declines()):
                 break
             fresh = pool.allocate(1)
-            if parent is not None and not pool.is_cached(parent, chain[position - 1]):
-                pool.release(fresh)
-                break
             pool.store(fresh, chain[position : position + 1], parent)
             parent = fresh[0]
-            if refuses:
-                pool.release(fresh)
-            else:
-                held += fresh
+            held += fresh
         return held
 
     def _pin(self, chain: Sequence[int], slots: Sequence[int], found: int) -> None:

@@ -50,6 +50,10 @@ class Workload:
         """A pool of so many blocks is never full."""
         return max(sum(self.blocks_written(number)[0] for number in range(len(self))), 1)
 
+    def longest_chain(self) -> int:
+        """Full prompt blocks of the longest request."""
+        return max(map(len, self.chains), default=0)
+
     def largest_within(self, blocks: int) -> int:
         """The blocks of the largest request among those that fit into a pool."""
         sizes = (self.blocks_written(number)[0] for number in range(len(self)))

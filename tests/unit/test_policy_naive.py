@@ -76,10 +76,11 @@ class Naive:
         self.tick += 1
         for content in chain[:hits]:
             self.use(content, number, first=False)
-        for position in range(hits, min(len(chain), self.capacity)):
+        overflows = POLICIES[self.policy].overflows
+        for position in range(hits, len(chain) if overflows else min(len(chain), self.capacity)):
             content = chain[position]
             above = chain[position - 1] if position else None
-            if len(self.cached) >= self.capacity:
+            if len(self.cached) >= self.capacity and not overflows:
                 victim = self.victim(held)
                 if victim is None or (
                     self.policy == "min" and self.declines(content, victim, number)
@@ -87,15 +88,14 @@ class Naive:
                     break
                 self.cached.remove(victim)
                 self.level = max(self.level, self.priority(victim))
-                if victim == above:
-                    break
             self.tick += 1
             self.cached.add(content)
             self.parent[content] = above
             self.born[content] = self.tick
             self.use(content, number, first=True)
-            if not POLICIES[self.policy].refuses:
-                held.add(content)
+            held.add(content)
+        while len(self.cached) > self.capacity:
+            self.cached.remove(self.victim(set()))
         self.tick += 1
         if self.policy == "lru":
             self.used.update(dict.fromkeys(chain, self.tick))
@@ -161,7 +161,7 @@ class NaiveLists:
     )
     parent: dict[int, int | None] = field(default_factory=dict)
     count: dict[int, int] = field(default_factory=dict)
-    target: float = 0.0
+    target: int = 0
 
     def run(self, chains: list[list[int]]) -> int:
         return sum(self.serve(chain) for chain in chains)
@@ -177,14 +177,18 @@ class NaiveLists:
         for position in range(hits, len(chain)):
             content = chain[position]
             self.adapt(content)
-            full = len(self.lists[0]) + len(self.lists[1]) >= self.capacity
-            if full and not self.evict(set(chain)):
+            if self.is_full() and self.policy == "s3fifo" and not self.evict(set(chain)):
                 break
             known = [self.forget(ghosts, content) for ghosts in self.ghosts]
             self.lists[any(known)].append(content)
             self.parent[content] = chain[position - 1] if position else None
             self.count[content] = 0
+        while self.is_full(beyond=1):
+            self.evict(set())
         return hits
+
+    def is_full(self, beyond: int = 0) -> bool:
+        return len(self.lists[0]) + len(self.lists[1]) >= self.capacity + beyond
 
     def holds(self, content: int) -> bool:
         return content in self.lists[0] or content in self.lists[1]
@@ -206,9 +210,9 @@ class NaiveLists:
     def adapt(self, content: int) -> None:
         once, again = self.ghosts
         if self.policy == "arc" and content in once:
-            self.target = min(self.target + max(1, len(again) / len(once)), self.capacity)
+            self.target = min(self.target + max(1, len(again) // len(once)), self.capacity)
         elif self.policy == "arc" and content in again:
-            self.target = max(self.target - max(1, len(once) / len(again)), 0)
+            self.target = max(self.target - max(1, len(once) // len(again)), 0)
 
     def evict(self, held: set[int]) -> bool:
         while True:

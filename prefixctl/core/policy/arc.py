@@ -69,20 +69,20 @@ class ArcPolicy(TwoListPolicy):
     """Adaptive replacement (Megiddo and Modha, 2003).
 
     List 0 holds what was asked for once, list 1 what was asked for again; a block that comes
-    back after it left shifts the target size of list 0. Each memory holds as many keys as the
-    cache has blocks. If the list that should give has no idle leaf, the other one does.
+    back after it left shifts the target size of list 0, by whole blocks. Each memory holds as many
+    keys as the cache has blocks. If the list that should give has no idle leaf, the other one does.
     """
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks)
-        self._ghosts = (Ghosts(blocks.size), Ghosts(blocks.size))
-        self._target = 0.0
+        self._ghosts = (Ghosts(blocks.capacity), Ghosts(blocks.capacity))
+        self._target = 0
         self._keys: Sequence[Hashable] = ()
         self._adapted = 0
         self._seen = 0
 
     def foresee(self, keys: Sequence[Hashable], next_uses: Sequence[int]) -> None:  # noqa: ARG002
-        """See `Foreseeing.foresee`: ARC adapts before it makes room, not after."""
+        """See `Foreseeing.foresee`: ARC adapts before room is made for what comes, not after."""
         self._keys = keys
         self._seen = 0
         self._adapted = 0
@@ -115,10 +115,10 @@ class ArcPolicy(TwoListPolicy):
     def _adapt(self, key: Hashable) -> None:
         once, again = self._ghosts
         if key in once:
-            self._target += max(1.0, len(again) / len(once))
+            self._target += max(1, len(again) // len(once))
         elif key in again:
-            self._target -= max(1.0, len(once) / len(again))
-        self._target = min(max(self._target, 0.0), float(self.blocks.size))
+            self._target -= max(1, len(once) // len(again))
+        self._target = min(max(self._target, 0), self.blocks.capacity)
 
     def _first(self) -> int | None:
         if self._seen >= self._adapted and self._seen < len(self._keys):
@@ -142,8 +142,8 @@ class S3FifoPolicy(TwoListPolicy):
 
     def __init__(self, blocks: Blocks) -> None:
         super().__init__(blocks)
-        self._ghosts = Ghosts(int(blocks.size * (1 - SMALL_SHARE)))
-        self._small = max(int(blocks.size * SMALL_SHARE), 1)
+        self._ghosts = Ghosts(int(blocks.capacity * (1 - SMALL_SHARE)))
+        self._small = max(int(blocks.capacity * SMALL_SHARE), 1)
         self._counts = bytearray(blocks.size)
 
     def admit(

@@ -13,6 +13,7 @@ class Blocks:
     without cached children, may go. `stamp` and `label` are at the disposal of the policy.
 
     Attributes:
+        capacity: How many may stay cached; the other slots are room for a request on its way.
         born: A serial number of the content in the slot, 0 for none.
         children: How many cached blocks have this one as their parent.
         depth: Blocks before it in the prefix.
@@ -23,12 +24,13 @@ class Blocks:
     """
 
     __slots__ = (
-        "born", "children", "depth", "entries", "entry", "idle", "key", "label", "parent",
-        "parent_born", "serial", "size", "stamp",
+        "born", "capacity", "children", "depth", "entries", "entry", "idle", "key", "label",
+        "parent", "parent_born", "serial", "size", "stamp",
     )  # fmt: skip
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, capacity: int | None = None) -> None:
         self.size = size
+        self.capacity = size if capacity is None else capacity
         self.serial = 0
         self.born = [0] * size
         self.parent: list[int | None] = [None] * size

@@ -26,8 +26,8 @@ class PolicyKind:
         make: Makes one for a pool; the number is the cost that one block of depth adds.
         governs: Whether it can run in an engine; the others are for comparison.
         stepwise: A plain replay makes room for one block at a time, not for a request.
-        refuses: In a plain replay it may choose a block of the very request that brought it,
-            that is, refuse the rest of the request.
+        overflows: A plain replay lets a request in whole and asks afterwards what leaves, so the
+            request's own tail may.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PolicyKind:
     make: Callable[[Blocks, float], LeafPolicy]
     governs: bool = False
     stepwise: bool = False
-    refuses: bool = False
+    overflows: bool = False
 
 
 POLICIES: dict[str, PolicyKind] = {
@@ -68,8 +68,7 @@ POLICIES: dict[str, PolicyKind] = {
             name="lfu",
             summary="least frequently used, without ageing",
             make=lambda blocks, _: LfuPolicy(blocks),
-            stepwise=True,
-            refuses=True,
+            overflows=True,
         ),
         PolicyKind(
             name="lfuda",
@@ -85,7 +84,7 @@ POLICIES: dict[str, PolicyKind] = {
             name="arc",
             summary="adaptive replacement cache",
             make=lambda blocks, _: ArcPolicy(blocks),
-            stepwise=True,
+            overflows=True,
         ),
         PolicyKind(
             name="s3fifo",
