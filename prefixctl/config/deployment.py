@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from prefixctl.config.fields import FiniteJson
+from prefixctl.config.fields import BlockSize, FiniteJson
 from prefixctl.core.blocks import DEFAULT_BLOCK_SIZE
 from prefixctl.yamlfile import StrictModel
 
@@ -36,9 +36,8 @@ class TargetConfig(StrictModel):
     kv_dtype: str = Field(
         default="auto", description="Data type of the KV cache; auto follows `dtype`."
     )
-    block_size: int = Field(
+    block_size: BlockSize = Field(
         default=DEFAULT_BLOCK_SIZE,
-        gt=0,
         description="Tokens in a KV block; a multiple of 32 on a CPU host.",
     )
     hash_algorithm: Literal["sha256", "sha256_cbor"] = Field(

@@ -29,6 +29,8 @@ def _finite(value: JsonValue) -> JsonValue:
 
 
 FiniteJson = Annotated[JsonValue, AfterValidator(_finite)]
+BlockSize = Annotated[int, Field(gt=0, le=65_536)]
+"""Tokens; above the largest block of any engine, or unit of any hybrid model."""
 Name = Annotated[str, AfterValidator(valid_name)]
 
 

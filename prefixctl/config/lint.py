@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from prefixctl.config.fields import Patterns, Scope
+from prefixctl.config.fields import BlockSize, Patterns, Scope
 from prefixctl.yamlfile import StrictModel
 
 Mark = Annotated[str, Field(min_length=2, max_length=2, pattern=r"^\S\S$")]
@@ -76,8 +76,8 @@ class LintConfig(StrictModel):
     fail_on: Literal["info", "warning", "error", "never"] = Field(
         default="error", description="Severity from which lint exits 1."
     )
-    block_size: int | None = Field(
-        default=None, gt=0, description="Block size for prompts without a target; 16 if omitted."
+    block_size: BlockSize | None = Field(
+        default=None, description="Block size for prompts without a target; 16 if omitted."
     )
     baseline: Path | None = Field(
         default=None, description="File with known findings, which do not fail a run."
