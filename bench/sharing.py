@@ -16,6 +16,7 @@ import os
 import random
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -77,6 +78,8 @@ def server(folder: Path, kind: str) -> Iterator[tuple[httpx.Client, dict[str, st
         running.start()
         running.wait_ready(600)
         with httpx.Client(base_url=running.url, timeout=300, trust_env=False) as client:
+            while client.get("/prefixctl/ready").status_code != httpx.codes.OK:
+                time.sleep(0.2)  # the engine has not been told yet what is public
             yield client, keys
     finally:
         running.stop()

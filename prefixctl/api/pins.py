@@ -74,7 +74,8 @@ def pin_prefixes(
         environment: Where the admin token and the tenancy secret stand.
 
     Raises:
-        UsageError: If no server is known, or a name is none.
+        UsageError: If no server is known, a name is none, or nobody is named and the servers are
+            behind their gateway.
         ConfigError: If there is no admin token.
         NothingToDoError: If no version is live.
         UnreachableError, ServerError, InputError: See `AdminClient.pin`.
@@ -139,7 +140,16 @@ def resident_prefixes(
 def governed_prefixes(
     config: Config, names: Sequence[str], *, scope: Scope, environment: Mapping[str, str]
 ) -> list[GovernedPrefix]:
-    """Versions of the registry as servers are told of them, in every namespace asked for."""
+    """Versions of the registry as servers are told of them, in every namespace asked for.
+
+    Raises:
+        UsageError: If nobody is named, and the servers are behind their gateway.
+    """
+    if config.gateway.enabled and not (scope.tenants or scope.groups):
+        raise UsageError(
+            "for whom? behind the gateway every request has a salt, and none would find this",
+            hint="give --group GROUP or --tenant TENANT",
+        )
     target_name, _ = config.only_target(scope.target)
     target = load_target(config, target_name)
     wanted = [_split(name) for name in names]

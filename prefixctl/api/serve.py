@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from prefixctl.api.tenants import require_secret
 from prefixctl.config import Config
 from prefixctl.engine.launch import ServeCommand, serve_command
 from prefixctl.errors import UsageError
@@ -36,6 +39,16 @@ def build_serve_command(
             )
         model = settings.model
     return serve_command(config, model, target=settings, port=port)
+
+
+def check_secret(config: Config, environment: Mapping[str, str]) -> None:
+    """Refuse at once what the gateway would only say after the model is loaded.
+
+    Raises:
+        ConfigError: If the gateway is on, and the tenancy secret cannot be read.
+    """
+    if config.gateway.enabled:
+        require_secret(config, environment)
 
 
 def _target_of(config: Config, model: str | None) -> str | None:

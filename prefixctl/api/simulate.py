@@ -181,7 +181,11 @@ def parse_capacity(
     else:
         blocks = int(number)
     if blocks < 1:
-        raise UsageError(f"'{text}' is less than one block of {block_tokens:,} tokens")
+        few = f"; the trace has {distinct_blocks:,} distinct ones" if unit == "%" else ""
+        raise UsageError(
+            f"'{text}' is less than one block of {block_tokens:,} tokens{few}",
+            hint="give a number of blocks, such as 32" if unit == "%" else None,
+        )
     return blocks
 
 

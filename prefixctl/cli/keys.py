@@ -44,7 +44,10 @@ def list_keys(context: typer.Context, output: FormatOption = Format.TEXT) -> Non
     """Show whose keys there are, by the first characters of their digests."""
     from prefixctl.api.keys import list_tenant_keys
 
-    _show(list_tenant_keys(load(context)), output)
+    keys = list_tenant_keys(load(context))
+    _show(keys, output)
+    if not keys:
+        talk().print("no keys yet: prefixctl keys add TENANT")
 
 
 def revoke(

@@ -21,6 +21,7 @@ _TENANT_DROPS = (SALT_FIELD, "kv_transfer_params", "ec_transfer_params", "reques
 _OPERATOR_DROPS = (SALT_FIELD,)
 _XARG_PREFIXES = (TICKET_ARGUMENT, "kv_", "ec_", "cache", "lmcache", "mooncake")
 """Parameters that the engine, its connectors or the governed scheduler read about the cache."""
+_TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _STORED_FIELDS = ("previous_response_id", "background")
 
 
@@ -40,8 +41,9 @@ def clean(body: Body, *, operator: bool = False, drop_xargs: Collection[str] = (
     sampling = body.get("sampling_params")
     if isinstance(sampling, dict):
         _clean_arguments(sampling, "extra_args", drop_xargs, dropped)
-    for name in ("messages", "input"):
-        _clean_media(body.get(name), dropped)
+    for name, value in body.items():
+        if name != "prompt":  # text or token ids, which may be many
+            _clean_media(value, dropped)
     return dropped
 
 
@@ -57,16 +59,21 @@ def _clean_arguments(
             dropped[field] += 1
 
 
-def _clean_media(messages: object, dropped: Counter[str]) -> None:
-    """Media that a client names by an id of its own could be anybody's: drop the ids."""
-    for message in messages if isinstance(messages, list) else ():
-        if isinstance(message, list):  # a batch of conversations
-            _clean_media(message, dropped)
-        content = message.get("content") if isinstance(message, dict) else None
-        for part in content if isinstance(content, list) else ():
-            if isinstance(part, dict) and part.get("type") != "text" and "uuid" in part:
-                del part["uuid"]
-                dropped["media_uuid"] += 1
+def _clean_media(holder: object, dropped: Counter[str]) -> None:
+    """Media that a client names by an id of its own could be anybody's: drop the ids.
+
+    A message, something to be scored, or lists of them, batches of conversations among them.
+    """
+    if isinstance(holder, list):
+        for each in holder:
+            if isinstance(each, dict | list):
+                _clean_media(each, dropped)
+    content = holder.get("content") if isinstance(holder, dict) else None
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type") != "text" and "uuid" in part:
+            del part["uuid"]
+            dropped["media_uuid"] += 1
+        _clean_media(part, dropped)  # a tool's result has parts of its own
 
 
 def stored_field(body: Body) -> str | None:
@@ -95,20 +102,27 @@ def apply_seal(body: Body, route: Route, seal: Seal) -> None:
 
 def rename_session(body: Body, pseudonym: str) -> None:
     """A session's name stays the tenant's own: two tenants may choose the same."""
-    session = body.get("session_id")
-    if isinstance(session, str) and session:
-        body["session_id"] = f"{pseudonym}-{session}"
+    arguments = body.get(XARGS_FIELD)
+    for holder in (body, arguments if isinstance(arguments, dict) else {}):
+        session = holder.get("session_id")
+        if isinstance(session, str) and session:
+            holder["session_id"] = f"{pseudonym}-{session}"
 
 
 def request_usage(body: Body, route: Route) -> bool:
     """Ask a stream for its usage; True if the client had not, and must not see it."""
-    if route.shape not in {Shape.CHAT, Shape.COMPLETION} or body.get("stream") is not True:
+    if route.shape not in {Shape.CHAT, Shape.COMPLETION} or not _is_true(body.get("stream")):
         return False
     options = body.get("stream_options")
     if options is None:
         body["stream_options"] = {"include_usage": True}
         return True
-    if not isinstance(options, dict) or options.get("include_usage"):
+    if not isinstance(options, dict) or _is_true(options.get("include_usage")):
         return False
     options["include_usage"] = True
     return True
+
+
+def _is_true(value: object) -> bool:
+    """Whether the server takes a value for true: its models read numbers and words as well."""
+    return value == 1 or (isinstance(value, str) and value.lower() in _TRUE)

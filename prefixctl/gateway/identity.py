@@ -71,7 +71,7 @@ class Identifier:
         """
         self._groups = groups
         self._keys = keys
-        self._admin = admin_token.encode()
+        self._admin = admin_token.strip().encode()  # as the admin routes read it
         self._header = (gateway.tenant_header or "").lower().encode()
         self._proxies = [ipaddress.ip_network(p, strict=False) for p in gateway.proxies]
         self._anonymous = gateway.missing_tenant == "anonymous"

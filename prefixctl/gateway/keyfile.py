@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prefixctl.errors import ConfigError, UsageError
 from prefixctl.gateway.keys import StoredKey, digest_key, key_fault, make_key, parse_keys
-from prefixctl.yamlfile import is_there, read_bytes
+from prefixctl.yamlfile import is_there, read_bytes, utf8_text
 
 _PRIVATE = 0o600
 
@@ -37,6 +37,7 @@ def add_key(path: Path, tenant: str, note: str = "") -> str:
     if fault := key_fault((tenant, stored.digest)):
         raise UsageError(fault)
     line = stored.line()
+    path = _real(path)
     with _alone(path):
         data = _text(path)
         parse_keys(data, str(path))
@@ -52,6 +53,7 @@ def revoke_keys(path: Path, ids: Sequence[str]) -> list[StoredKey]:
         UsageError: If an id is not there.
         ConfigError: As `add_key`.
     """
+    path = _real(path)
     with _alone(path):
         data = _text(path)
         keys = parse_keys(data, str(path))
@@ -59,14 +61,21 @@ def revoke_keys(path: Path, ids: Sequence[str]) -> list[StoredKey]:
         if unknown:
             raise UsageError(f"no key '{unknown[0]}'", hint="prefixctl keys list")
         gone = [key for key in keys if key.id in ids]
-        digests = {key.digest.encode() for key in gone}
-        kept = [
-            line
-            for line in data.splitlines(keepends=True)
-            if not (digests & {word.lower() for word in line.split(None, 2)[1:2]})
-        ]
-        _write(path, b"".join(kept))
+        digests = {key.digest for key in gone}
+        lines = utf8_text(data, str(path), ConfigError).splitlines(keepends=True)
+        _write(path, "".join(line for line in lines if _digest(line) not in digests).encode())
     return gone
+
+
+def _digest(line: str) -> str:
+    """The digest in a line, its words and its end being what `parse_keys` takes for them."""
+    words = line.split(None, 2)
+    return words[1].lower() if len(words) > 1 and not words[0].startswith("#") else ""
+
+
+def _real(path: Path) -> Path:
+    """Where a link leads: a change must not leave what it leads to as it was."""
+    return Path(os.path.realpath(path))
 
 
 def _text(path: Path) -> bytes:
@@ -94,7 +103,7 @@ def _write(path: Path, data: bytes) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, path.stat().st_mode & 0o777 if path.exists() else _PRIVATE)
+            _keep_rights(descriptor, path)
             file.write(data)
             file.flush()
             os.fsync(descriptor)
@@ -103,6 +112,17 @@ def _write(path: Path, data: bytes) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise _unwritable(path, exc) from exc
+
+
+def _keep_rights(descriptor: int, path: Path) -> None:
+    """Whoever could read the file can read the new one, a server of another user first of all."""
+    if not path.exists():
+        os.fchmod(descriptor, _PRIVATE)
+        return
+    old, new = path.stat(), os.fstat(descriptor)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o777)
 
 
 def _unwritable(path: Path, exc: OSError) -> ConfigError:

@@ -106,7 +106,7 @@ class KeyRing:
             ConfigError: If it is missing or wrong.
         """
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._buckets: Mapping[str, Sequence[StoredKey]] = {}
         self.fault = ""
         self._seen = self._stamp()
@@ -122,24 +122,29 @@ class KeyRing:
         return found
 
     def refresh(self) -> bool:
-        """Read the file again if it changed; True if it did."""
+        """Read the file again if it changed; True if that brought other keys or another fault."""
         stamp = self._stamp()
         if stamp == self._seen:
             return False
         self._seen = stamp
+        before = self.fault
         try:
             self._read()
             self.fault = ""
         except ConfigError as exc:
             self.fault = str(exc)
+            if exc.line is None:
+                self._seen = None  # not a word of it was read, which may pass: try again
+            return self.fault != before
         return True
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _stamp(self) -> tuple[int, ...] | None:
+        """What differs after every change, of who may read it as well."""
         try:
             status = self._path.stat()
         except OSError:
             return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
     def _read(self) -> None:
         data = read_bytes(self._path, ConfigError, hint="prefixctl keys add TENANT")

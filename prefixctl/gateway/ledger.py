@@ -1,9 +1,10 @@
-"""The buckets of all tenants, in one file that all API processes of a host have mapped.
+"""The buckets of all tenants, in one file that all API processes of a host share.
 
-Why a mapped file and a lock on it: every request touches it, so it has to cost microseconds, and
-the kernel lets go of the lock when a process dies. A database would cost a write and a wait for
-each request; a bucket in each process would be as many limits as there are processes. What is
-lost with the file is a minute of counts.
+Why a file and a lock on it: every request touches it, so it has to cost microseconds, and the
+kernel lets go of the lock when a process dies. A database would cost a write and a wait for each
+request; a bucket in each process would be as many limits as there are processes. What is lost
+with the file is a minute of counts. It is read and not mapped: a mapped file that somebody cuts
+short kills each process that touches it. Where it was removed, all go over to the next one.
 
 Times are those of the host's monotonic clock; after a restart of the host the file begins anew.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import mmap
 import os
 import struct
 import time
@@ -32,6 +32,8 @@ _SLOT = struct.Struct("<Qdd8x")
 _MAGIC = b"prefixctl-rate-1"
 _SIZE = _HEADER.size + SLOTS * _SLOT.size
 NO_ROOM_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+"""So often a process looks whether its file was removed."""
 
 
 class _Slot(NamedTuple):
@@ -54,13 +56,13 @@ class Ledger:
             UnreachableError: If it cannot be opened.
         """
         self._clock = clock
+        self._path = path
+        self._looked_at = clock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = os.open(path, flags, 0o600)
+            self._file = self._open()
             with self._locked():
                 self._prepare()
-                self._map = mmap.mmap(self._file, _SIZE)
         except OSError as exc:
             raise UnreachableError(
                 f"the table of rates cannot be used: {exc.strerror}", path=str(path)
@@ -68,7 +70,6 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._map.close()
         os.close(self._file)
 
     def take_request(self, tenant: str, rate: RateConfig) -> float:
@@ -115,27 +116,50 @@ class Ledger:
             )
             self._store(tenant, slot._replace(tokens_full_at=full_at))
 
+    def _open(self) -> int:
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
+            now = self._clock()
+            if now - self._looked_at >= LOOK_SECONDS:
+                self._looked_at = now
+                if not os.fstat(self._file).st_nlink:
+                    self._go_over()
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
+    def _go_over(self) -> None:
+        """The file was removed: take the one in its place, as every process will."""
+        try:
+            fresh = self._open()
+        except OSError:
+            return  # the removed one still serves the processes that have it
+        os.close(self._file)
+        self._file = fresh
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._prepare()
+
     def _prepare(self) -> None:
         header = _HEADER.pack(_MAGIC, _boot_id())
+        size = os.fstat(self._file).st_size
         if os.pread(self._file, _HEADER.size, 0) != header:
-            os.ftruncate(self._file, max(_SIZE, os.fstat(self._file).st_size))
+            os.ftruncate(self._file, max(_SIZE, size))
             os.pwrite(self._file, header + bytes(_SIZE - _HEADER.size), 0)
+        elif size < _SIZE:
+            os.ftruncate(self._file, _SIZE)
 
     def _find(self, tenant: str, now: float) -> _Slot | None:
         """The tenant's slot, or a free one; None if all that it may have are busy."""
         wanted = _number(tenant)
+        first = wanted % SLOTS
         free: _Slot | None = None
-        for step in range(PROBES):
-            offset = _HEADER.size + (wanted + step) % SLOTS * _SLOT.size
-            number, requests_full_at, tokens_full_at = _SLOT.unpack_from(self._map, offset)
+        for step, entry in enumerate(_SLOT.iter_unpack(self._read(first))):
+            offset = _HEADER.size + (first + step) % SLOTS * _SLOT.size
+            number, requests_full_at, tokens_full_at = entry
             if number == wanted:
                 return _Slot(offset, requests_full_at, tokens_full_at)
             if free is None and max(requests_full_at, tokens_full_at) <= now:
@@ -144,10 +168,24 @@ class Ledger:
                 break
         return free
 
+    def _read(self, first: int) -> bytes:
+        """The slots that a tenant may have, from its first one; the table is a ring."""
+        wrapped = max(first + PROBES - SLOTS, 0)
+        parts = ((first, PROBES - wrapped), (0, wrapped))
+        for _ in range(2):
+            data = b"".join(
+                os.pread(self._file, count * _SLOT.size, _HEADER.size + start * _SLOT.size)
+                for start, count in parts
+                if count
+            )
+            if len(data) == PROBES * _SLOT.size:
+                break
+            self._prepare()  # somebody cut it short
+        return data
+
     def _store(self, tenant: str, slot: _Slot) -> None:
-        _SLOT.pack_into(
-            self._map, slot.offset, _number(tenant), slot.requests_full_at, slot.tokens_full_at
-        )
+        data = _SLOT.pack(_number(tenant), slot.requests_full_at, slot.tokens_full_at)
+        os.pwrite(self._file, data, slot.offset)
 
 
 def _number(tenant: str) -> int:

@@ -30,6 +30,9 @@ from prefixctl.yamlfile import did_you_mean
 KEY_FIELD = "prefix_key"
 PARAMETERS_FIELD = "prefix_parameters"
 MOST_VALUE_CHARS = 1_000_000
+MOST_NAME_CHARS = 200
+"""Of what a client calls a prompt or a parameter: to look for names like it takes time, and an
+error repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +51,11 @@ def parse_reference(value: object) -> Reference:
     """
     name, at, number = value.partition("@") if isinstance(value, str) else ("", "", "")
     try:
-        valid_name(name)
+        valid_name(name[: MOST_NAME_CHARS + 1])
     except ValueError:
         name = ""
     good = number.isascii() and number.isdecimal() and len(number) < 10 if at else True  # noqa: PLR2004
-    if not name or not good:
+    if not 0 < len(name) <= MOST_NAME_CHARS or not good:
         raise RefusedError(
             422,
             Reason.PREFIX_PARAMETERS,
@@ -227,6 +230,8 @@ class Prefix:
         return known
 
     def _check_value(self, name: str, value: object, needed: set[str] | frozenset[str]) -> None:
+        if len(name) > MOST_NAME_CHARS:
+            raise _bad(f"a name has more than {MOST_NAME_CHARS} characters")
         open_names = [n for n in self.prompt.parameters if not self._is_fixed(n)]
         if name not in open_names:
             fixed = name in self.prompt.parameters

@@ -27,6 +27,7 @@ if not routes.attached:
 
 
 MOST_ADMIN_BYTES = 64 * 2**20
+_MOST_DIGITS = 18
 
 
 class Gate:
@@ -49,8 +50,8 @@ class Gate:
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
-        if scope["method"] != "GET" and not length.isdecimal():
+        if not length.isdecimal() and (length or scope["method"] != "GET"):
             return 411, "say the length of the body"
-        if length and int(length) > MOST_ADMIN_BYTES:
+        if len(length) > _MOST_DIGITS or int(length or "0") > MOST_ADMIN_BYTES:
             return 413, f"a body has at most {MOST_ADMIN_BYTES:,} bytes"
         return routes.refusal(headers.get("authorization", ""))

@@ -16,6 +16,8 @@ Send = Callable[[Message], Awaitable[None]]
 _ERROR = 400
 _FIRST_WORDS = b".delta"
 """In the Responses API events come before the first token; those with text have this name."""
+_LAST = tuple(f"event: response.{end}\n".encode() for end in ("completed", "incomplete", "failed"))
+"""In the Responses API these events have the usage, behind all that they quote."""
 PREFIX_HEADER = "x-prefixctl-prefix"
 """Tells the client which prefix and version its request was given."""
 
@@ -96,11 +98,15 @@ class Answer:
             return self._masked(message, data)
         if self._streams and self._record.ttft_seconds is None and self._is_first(data):
             self._record.ttft_seconds = self._clock() - self._started
-        if MARK in data:
+        if MARK in data and self._may_tell(data):
             self._usage = data
             if self._strips:
                 return {**message, "body": strip_usage_event(data)}
         return message
+
+    def _may_tell(self, data: bytes) -> bool:
+        """Whether a usage in it is the engine's: early events quote what the client sent."""
+        return not (self._streams and self._shape is Shape.RESPONSE) or data.startswith(_LAST)
 
     def _is_first(self, data: bytes) -> bool:
         if self._shape is Shape.RESPONSE:

@@ -350,4 +350,8 @@ def _address(scope: Scope) -> str | None:
 
 
 def _is_forwarded(scope: Scope) -> bool:
-    return any(name in {b"x-forwarded-for", b"forwarded"} for name, _ in scope["headers"])
+    """Whether a proxy says that it hands on somebody else's request."""
+    return any(
+        name in {b"forwarded", b"via", b"x-real-ip"} or name.startswith(b"x-forwarded-")
+        for name, _ in scope["headers"]
+    )

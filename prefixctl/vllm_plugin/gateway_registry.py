@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -19,6 +20,12 @@ from prefixctl.yamlfile import did_you_mean
 
 _COUNTER_OFFSET, _COUNTER_BYTES = 24, 4
 """SQLite's file change counter: it goes up with every transaction that writes."""
+
+
+_MOST_HINTS = 100
+"""Beyond so many names a client is told none: to compare them takes as long as many requests."""
+_LONG_SECONDS = 1.0
+"""A failure that took longer was a wait for somebody's lock, and the next one would be as well."""
 
 
 class RegistrySource:
@@ -41,6 +48,7 @@ class RegistrySource:
         self._settings = config.target(target)
         self._store: Store | None = None
         self._inode: int | None = None
+        self._locked: tuple[Hashable, float] | None = None
         store = open_store(config)
         store.names()
         store.close()
@@ -61,14 +69,25 @@ class RegistrySource:
         return status.st_ino, status.st_mtime_ns, status.st_size, counter
 
     def load(self, reference: Reference) -> Prefix:
-        """See `Source.load`. Always called in the same thread, which owns the connection."""
+        """See `Source.load`. Always called in the same thread, which owns the connection.
+
+        Where the registry is locked one call waits for it, and those behind it are refused at
+        once: each would wait as long, one after the other.
+        """
+        began = time.monotonic()
+        if self._locked is not None:
+            stamp, ended = self._locked
+            if began - ended < _LONG_SECONDS and stamp == self.stamp():
+                raise _unavailable()
+            self._locked = None
         try:
             published = self._read(self._opened(), reference)
         except PrefixctlError as exc:
             self._drop()
-            raise RefusedError(
-                503, Reason.UNAVAILABLE, "the registry of prefixes cannot be read at the moment"
-            ) from exc
+            ended = time.monotonic()
+            if ended - began > _LONG_SECONDS:
+                self._locked = self.stamp(), ended
+            raise _unavailable() from exc
         record = published.entry.targets.get(self._target)
         shared = record.shared_tokens if record is not None and record.governed else None
         return Prefix(
@@ -84,7 +103,8 @@ class RegistrySource:
         name = PromptName(reference.name)
         kept = {stored.version for stored in store.state(name).versions}
         if not kept:
-            hint = did_you_mean(name, self._usable(store))
+            names = self._usable(store)
+            hint = did_you_mean(name, names) if len(names) <= _MOST_HINTS else None
             raise RefusedError(
                 404,
                 Reason.PREFIX_UNKNOWN,
@@ -117,6 +137,12 @@ class RegistrySource:
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def _unavailable() -> RefusedError:
+    return RefusedError(
+        503, Reason.UNAVAILABLE, "the registry of prefixes cannot be read at the moment"
+    )
 
 
 def _inode(path: Path) -> int:

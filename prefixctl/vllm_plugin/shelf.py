@@ -47,8 +47,13 @@ class Shelf:
     """
 
     def __init__(self, config: Config, target: str) -> None:
-        """Set up. Errors as in `RegistrySource`."""
+        """Set up. Errors as in `RegistrySource` and `load_secret`.
+
+        The secret is the one of this moment, as the gateway's and the scheduler's are: with another
+        one later, groups would get salts that no request has.
+        """
         self._config = config
+        self._secret = load_secret(config, os.environ)
         self._target_name = target
         self._source = RegistrySource(config, target)
         self._target: Target | None = None
@@ -125,8 +130,7 @@ class Shelf:
 
     def _namespaces(self) -> list[tuple[str, str, Salt]]:
         """Each group, the suffix of its prefixes' names, and its salt."""
-        config = self._config
-        secret = load_secret(config, os.environ)
+        config, secret = self._config, self._secret
         if secret is None:
             return []
         model = model_version(config.target(self._target_name))

@@ -5,6 +5,8 @@ import json
 import httpx
 import pytest
 
+from prefixctl.api.pins import Scope, governed_prefixes
+from prefixctl.config import Config
 from prefixctl.engine.admin import AdminClient, GovernedPrefix
 from prefixctl.errors import InputError, ServerError, UnreachableError, UsageError
 from prefixctl.ids import Salt
@@ -111,3 +113,9 @@ def test_a_token_that_cannot_be_sent_is_not_shown(token):
     with pytest.raises(InputError, match="cannot be sent") as error:
         AdminClient("http://one", token)
     assert token not in str(error.value)
+
+
+def test_behind_the_gateway_a_pin_is_for_somebody():
+    config = Config.model_validate({"gateway": {"enabled": True}})
+    with pytest.raises(UsageError, match="for whom"):
+        governed_prefixes(config, ["a"], scope=Scope(), environment={})

@@ -13,12 +13,15 @@ from gateway_fakes import ADMIN, GATEWAY, KEYS, SECRET, USAGE, Shop, run
 from prefixctl.core.tenancy import Namespace, NamespaceKind, derive_salt, pseudonym
 from prefixctl.core.ticket import read_ticket
 from prefixctl.core.usage import CacheState
+from prefixctl.gateway.identity import Identifier
 from prefixctl.gateway.keys import StoredKey, digest_key
 from prefixctl.gateway.refusal import Reason
 from prefixctl.gateway.routes import ROUTES, Access, Shape
+from prefixctl.vllm_plugin.gateway_call import GatewayApp
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "hi"}]
+MEDIA = {"type": "image_url", "image_url": {"url": "data:,"}, "uuid": "theirs"}
 OPERATOR = {"authorization": f"Bearer {ADMIN}"}
 
 
@@ -142,6 +145,9 @@ def test_a_root_path_is_taken_off_as_the_router_does(shop: Shop) -> None:
         ("/metrics", {}, "127.0.0.1", 200),
         ("/metrics", {}, "::ffff:127.0.0.1", 200),
         ("/metrics", {"x-forwarded-for": "10.0.0.1"}, "127.0.0.1", 403),
+        ("/metrics", {"x-real-ip": "10.0.0.1"}, "127.0.0.1", 403),
+        ("/metrics", {"x-forwarded-proto": "https"}, "127.0.0.1", 403),
+        ("/metrics", {"via": "1.1 proxy"}, "127.0.0.1", 403),
         ("/metrics", OPERATOR, "10.0.0.9", 200),
         ("/v1/models", {}, "10.0.0.9", 401),
         ("/v1/models", {"x-api-key": KEYS["acme"]}, "10.0.0.9", 200),
@@ -283,19 +289,19 @@ def test_what_touches_the_cache_is_dropped_and_counted(shop: Shop) -> None:
         "session_id": "s",
         "vllm_xargs": {
             "prefixctl": "forged", "kv_cache_report_mode": "full", "KV_transfer_params": "x",
-            "my_option": 1,
+            "my_option": 1, "session_id": "s",
         },
     }  # fmt: skip
     headers = {"x-data-parallel-rank": "1", "x-request-id": "theirs", "x-session-id": "s"}
     shop.post(body=body, headers=headers)
     seen = shop.server.body
     assert seen["cache_salt"] == salt("tenant", "acme")
-    assert set(seen["vllm_xargs"]) == {"prefixctl", "my_option"}
+    assert set(seen["vllm_xargs"]) == {"prefixctl", "my_option", "session_id"}
     assert seen["vllm_xargs"]["prefixctl"] != "forged"
     assert not {"kv_transfer_params", "ec_transfer_params", "request_id"} & set(seen)
     assert "uuid" not in seen["messages"][0]["content"][1]
     own = pseudonym(SECRET, "acme")
-    assert seen["session_id"] == f"{own}-s"
+    assert seen["session_id"] == seen["vllm_xargs"]["session_id"] == f"{own}-s"
     assert shop.server.header("x-request-id") == f"{own}-theirs"
     assert shop.server.header("x-session-id") == f"{own}-s"
     assert shop.server.header("x-data-parallel-rank") is None
@@ -303,6 +309,31 @@ def test_what_touches_the_cache_is_dropped_and_counted(shop: Shop) -> None:
         "cache_salt": 1, "kv_transfer_params": 1, "ec_transfer_params": 1, "request_id": 1,
         "vllm_xargs": 3, "media_uuid": 1, "x-data-parallel-rank": 1, "x-request-id": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [[{"content": [MEDIA]}]]},
+        {"input": [{"role": "user", "content": [MEDIA]}]},
+        {"messages": [{"content": [{"type": "tool_result", "content": [MEDIA]}]}]},
+        {"queries": {"content": [MEDIA]}, "documents": [{"content": [MEDIA]}, "text"]},
+        {"data_1": "text", "data_2": [{"content": [MEDIA]}]},
+        {"query": {"content": [MEDIA]}, "documents": {"content": [MEDIA]}},
+    ],
+)
+def test_no_route_takes_media_by_an_id_of_the_clients(body: Any, shop: Shop) -> None:
+    shop.post("/invocations", body)
+    assert "theirs" not in json.dumps(shop.server.body)
+    assert shop.records[-1].dropped["media_uuid"] >= 1
+
+
+def test_what_only_looks_like_an_id_of_media_stays(shop: Shop) -> None:
+    tools = [{"function": {"name": "f", "parameters": {"properties": {"uuid": {"type": "x"}}}}}]
+    call = {"type": "tool_use", "name": "f", "input": {"uuid": "1"}}
+    shop.post(body={"messages": [{"role": "assistant", "content": [call]}], "tools": tools})
+    assert shop.server.body["tools"] == tools
+    assert shop.server.body["messages"][0]["content"] == [call]
 
 
 def test_further_parameters_can_be_dropped(project: Path) -> None:
@@ -498,6 +529,50 @@ def test_a_stream_shows_its_usage_to_those_who_ask(options: Any, shop: Shop) -> 
     assert record.use.ttft_seconds == record.ttft_seconds
 
 
+@pytest.mark.parametrize("stream", ["true", "Yes", "1", "on", 1, 1.0])
+@pytest.mark.parametrize("options", [None, {"include_usage": "false"}, {"include_usage": 0}])
+def test_no_way_of_asking_for_a_stream_hides_its_usage(
+    stream: Any, options: Any, shop: Shop
+) -> None:
+    shop.post(body={"messages": MESSAGES, "stream": stream, "stream_options": options})
+    assert shop.server.body["stream_options"]["include_usage"] is True
+
+
+@pytest.mark.parametrize("stream", [False, "false", 0, "maybe", None, [], 2])
+def test_what_is_no_stream_gets_no_options_of_one(stream: Any, shop: Shop) -> None:
+    shop.post(body={"messages": MESSAGES, "stream": stream})
+    assert "stream_options" not in shop.server.body
+
+
+def test_a_usage_that_the_client_wrote_itself_is_not_believed(project: Path) -> None:
+    """The first events of the Responses API quote the client's tools."""
+    quoted = b'{"response":{"tools":[{"parameters":{"usage":{"prompt_tokens":0}}}],"usage":%s}}'
+    real = b'{"input_tokens":90,"input_tokens_details":{"cached_tokens":32}}'
+    events = [
+        b"event: response.created\ndata: " + quoted % b"null" + b"\n\n",
+        b"event: response.completed\ndata: " + quoted % real + b"\n\n",
+    ]
+    settings = GATEWAY + "  rates: {prefill_tokens_per_minute: 1000}\n"
+
+    async def server(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for event in events:
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    shop = Shop(project, settings)
+    shop.app = GatewayApp(server, shop.site)
+    shop.post("/v1/responses", {"input": "x", "stream": True})
+    use = shop.records[-1].use
+    assert use is not None
+    assert (use.prompt_tokens, use.cached_tokens) == (90, 32)
+    del events[1]  # broken off before the end
+    shop.post("/v1/responses", {"input": "x", "stream": True})
+    assert shop.records[-1].use is None
+
+
 def test_an_error_of_the_server_does_not_show_salt_and_ticket(shop: Shop) -> None:
     shop.server.status, shop.server.error = 400, "bad request: "
     response = shop.post()
@@ -546,6 +621,15 @@ def test_prefill_tokens_are_settled_by_what_was_computed(project: Path) -> None:
     assert [shop.post(tenant="bolt").status_code for _ in range(9)] == [500] * 9
     long = {"messages": [{"role": "user", "content": "x" * 4_000}]}
     assert error(shop.post(body=long)) == (429, "rate")
+
+
+def test_the_admin_token_is_read_as_the_admin_routes_read_it(shop: Shop) -> None:
+    """The end of a line in a file of secrets is none of the token."""
+    known = Identifier(shop.config.gateway, shop.site.groups, keys=None, admin_token=f"{ADMIN}\n")
+    assert known.is_operator([(b"authorization", f"Bearer {ADMIN}".encode())])
+    assert not Identifier(
+        shop.config.gateway, shop.site.groups, keys=None, admin_token=" \n"
+    ).is_operator([(b"authorization", b"Bearer ")])
 
 
 def test_the_messages_api_gets_errors_in_its_own_shape(shop: Shop) -> None:

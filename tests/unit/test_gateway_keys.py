@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from prefixctl.cli.main import app
 from prefixctl.config import GroupConfig, TenancyConfig
 from prefixctl.errors import ConfigError, UsageError
+from prefixctl.gateway import keyfile
 from prefixctl.gateway.groups import Groups
 from prefixctl.gateway.keyfile import add_key, read_keys, revoke_keys
 from prefixctl.gateway.keys import KeyRing, digest_key, parse_keys
@@ -45,6 +48,88 @@ def test_a_revoked_key_is_refused_at_once_and_comments_stay(file: Path) -> None:
     assert ring.tenant_of(kept) == "acme"
     assert file.read_text().startswith("# ours\n")
     assert not ring.refresh()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["acme\u00a0{0}", "acme\u3000{0} a note", "bolt {1} a note\x0cacme {0}", "\ufeffacme {0}"],
+)
+def test_what_reads_as_a_key_is_revoked_as_one(text: str, file: Path) -> None:
+    """Pasted text has more kinds of spaces, and of ends of lines, than one sees."""
+    file.parent.mkdir()
+    file.write_text(text.format(digest_key("old"), digest_key("other")) + "\n")
+    assert KeyRing(file).tenant_of("old") == "acme"
+    revoke_keys(file, [digest_key("old")[:8]])
+    assert KeyRing(file).tenant_of("old") is None
+    assert KeyRing(file).tenant_of("other") == ("bolt" if "bolt" in text else None)
+
+
+def test_a_comment_that_quotes_a_digest_stays(file: Path) -> None:
+    key = add_key(file, "acme")
+    comment = f"#was {digest_key(key)}\n"
+    file.write_text(comment + file.read_text())
+    revoke_keys(file, [digest_key(key)[:8]])
+    assert file.read_text() == comment
+
+
+def test_a_link_to_the_file_stays_one(file: Path) -> None:
+    key = add_key(file, "acme")
+    link = file.parent.parent / "link"
+    link.symlink_to(file)
+    add_key(link, "bolt")
+    revoke_keys(link, [digest_key(key)[:8]])
+    assert link.is_symlink()
+    assert [k.tenant for k in read_keys(file)] == ["bolt"]
+
+
+def test_the_file_keeps_its_owner_and_its_rights(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root revokes, and the server is another user: it must be able to read the new file."""
+    key = add_key(file, "acme")
+    file.chmod(0o640)
+    owners: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda _, uid, gid: owners.append((uid, gid)))
+    found = file.stat()
+    add_key(file, "acme")
+    assert owners == []
+    real = os.fstat
+    other = SimpleNamespace(st_uid=found.st_uid + 1, st_gid=found.st_gid)
+    monkeypatch.setattr(keyfile.os, "fstat", lambda _: other)
+    revoke_keys(file, [digest_key(key)[:8]])
+    monkeypatch.setattr(keyfile.os, "fstat", real)
+    assert owners == [(found.st_uid, found.st_gid)]
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_may_be_read_again_is_read_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new owner or new rights leave the time of the last change as it was."""
+    gone = add_key(file, "acme")
+    ring = KeyRing(file)
+    revoke_keys(file, [digest_key(gone)[:8]])
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", _refuse)
+        assert ring.refresh()
+        assert "cannot be read" in ring.fault
+        assert not ring.refresh()  # told once
+        assert ring.tenant_of(gone) == "acme"
+    assert ring.refresh()
+    assert ring.fault == ""
+    assert ring.tenant_of(gone) is None
+    assert not ring.refresh()
+
+
+def _refuse(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_change_of_rights_is_a_change(file: Path) -> None:
+    add_key(file, "acme")
+    ring = KeyRing(file)
+    file.chmod(0o640)
+    assert ring.refresh()
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sqlite3
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_fakes import ADMIN, Shop
+from gateway_fakes import ADMIN, KEYS, Shop
 from sample import TOOLS, WORDS
 
 from prefixctl.api.versions import bump_prompts, publish_prompts, render_request, rollback_prompt
@@ -17,6 +19,8 @@ from prefixctl.config import load_config
 from prefixctl.core.usage import CacheState
 from prefixctl.gateway.live import CHECK_SECONDS
 from prefixctl.registry.publish import Wanted
+from prefixctl.registry.store import sqlite_file
+from prefixctl.vllm_plugin.gateway_registry import RegistrySource
 
 SYSTEM = {"role": "system", "content": WORDS * 3}
 SHOTS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "How can I help?"}]
@@ -39,6 +43,7 @@ sections:
   - {kind: tools, file: tools.json}
 parameters: {question: {scope: request, examples: [a]}}
 """
+CHAT = "/v1/chat/completions"
 CALLS = [
     {"role": "user", "content": "look"},
     {
@@ -354,3 +359,50 @@ def test_a_registry_that_is_gone_refuses_keys_and_nothing_else(shop: Shop) -> No
     path.with_suffix(".away").rename(path)
     time.sleep(CHECK_SECONDS * 1.1)
     assert ask(shop, "support", messages=[ASK]).status_code == 200
+
+
+def test_a_name_of_megabytes_is_refused_at_once_and_not_repeated(shop: Shop) -> None:
+    long = "a" * 8_000_000
+    began = time.monotonic()
+    for body in ({"prefix_key": long}, {"prefix_key": f"support@{long}"}):
+        answer = shop.post(body=body | {"messages": [ASK]})
+        assert error(answer) == (422, "prefix_parameters")
+        assert len(answer.content) < 500
+    answer = ask(shop, "support", messages=[ASK], prefix_parameters={long: "x"})
+    assert error(answer) == (422, "prefix_parameters")
+    assert len(answer.content) < 500
+    assert time.monotonic() - began < 3
+
+
+def test_where_there_are_many_prefixes_none_is_proposed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "known: many, tooled" in ask(shop, "suport", messages=[ASK]).text
+    names = [f"support-{n}" for n in range(10_000)]
+    monkeypatch.setattr(RegistrySource, "_usable", lambda *_: names)
+    answer = ask(shop, "suport", messages=[ASK])
+    assert error(answer) == (404, "prefix_unknown")
+    assert "support-" not in answer.text
+
+
+def test_requests_that_wait_for_a_locked_registry_wait_together(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 1.2)
+    lock = sqlite3.connect(shop.config.registry_path, isolation_level=None)
+    lock.execute("begin exclusive")
+
+    async def all_of_them() -> list[int]:
+        async with shop.client() as client:
+            headers = {"x-api-key": KEYS["acme"]}
+            bodies = [{"prefix_key": f"support@{n}", "messages": [ASK]} for n in range(1, 6)]
+            sent = [client.post(CHAT, json=body, headers=headers) for body in bodies]
+            return [answer.status_code for answer in await asyncio.gather(*sent)]
+
+    began = time.monotonic()
+    assert asyncio.run(all_of_them()) == [503] * 5
+    assert time.monotonic() - began < 3 * 1.2
+    lock.execute("rollback")
+    lock.close()
+    time.sleep(1)
+    assert ask(shop, "support@1", messages=[ASK]).status_code == 200

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from prefixctl.config import RateConfig
 from prefixctl.errors import UnreachableError
-from prefixctl.gateway.ledger import Ledger
+from prefixctl.gateway.ledger import PROBES, SLOTS, Ledger, _number
 from prefixctl.gateway.rates import MINUTE_SECONDS, give_back, retry_after, take
 from prefixctl.gateway.record import ANOTHER, TopLabels
 
@@ -130,6 +130,40 @@ def test_a_file_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "rates").mkdir()
     with pytest.raises(UnreachableError, match="table of rates"):
         Ledger(tmp_path / "rates")
+
+
+@pytest.mark.parametrize("left", [0, 10, 64, 5_000])
+def test_a_file_that_is_cut_short_begins_anew_and_kills_nobody(
+    left: int, tmp_path: Path, clock: Clock
+) -> None:
+    ledger = Ledger(tmp_path / "rates", clock=clock)
+    names = [f"tenant-{n}" for n in range(50)]
+    assert all(ledger.take_request(name, TWO) == 0 for name in names)
+    os.truncate(tmp_path / "rates", left)
+    assert all(ledger.take_request(name, TWO) == 0 for name in names)
+    os.truncate(tmp_path / "rates", left)
+    later = Ledger(tmp_path / "rates", clock=clock)
+    assert [later.take_request("a", TWO), ledger.take_request("a", TWO)] == [0, 0]
+    assert later.take_request("a", TWO) > 0
+
+
+def test_all_go_over_to_the_next_file_where_theirs_was_removed(
+    tmp_path: Path, clock: Clock
+) -> None:
+    first, second = (Ledger(tmp_path / "rates", clock=clock) for _ in range(2))
+    assert [first.take_request("a", TWO) for _ in range(2)] == [0, 0]
+    (tmp_path / "rates").unlink()
+    clock.now += 1
+    assert [first.take_request("a", TWO), second.take_request("a", TWO)] == [0, 0]
+    assert Ledger(tmp_path / "rates", clock=clock).take_request("a", TWO) > 0
+
+
+def test_the_slots_of_a_tenant_go_round_the_end_of_the_table(ledger: Ledger) -> None:
+    one = RateConfig(requests_per_minute=1)
+    names = [n for n in map(str, range(60_000)) if _number(n) % SLOTS >= SLOTS - PROBES // 4]
+    assert len(names) > PROBES // 4
+    assert all(ledger.take_request(name, one) == 0 for name in names)
+    assert all(ledger.take_request(name, one) > 0 for name in names)
 
 
 def _take(path: Path, count: int) -> None:

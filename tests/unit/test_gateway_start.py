@@ -13,6 +13,7 @@ from prefixctl.engine.launch import GATE, GATEWAY, SCHEDULER
 from prefixctl.errors import ConfigError
 from prefixctl.vllm_plugin.gateway_site import open_site
 from prefixctl.vllm_plugin.guard import UngovernableError
+from prefixctl.vllm_plugin.shelf import Shelf
 
 
 @pytest.fixture
@@ -121,3 +122,14 @@ def test_a_tenant_header_needs_the_peers_own_address(config: Config) -> None:
 def test_settings_that_make_no_sense(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="GatewayConfig"):
         GatewayConfig.model_validate(settings)
+
+
+def test_a_secret_that_changes_while_the_server_runs_parts_nobody(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gateway and scheduler have the old one: groups must not get salts of the new one."""
+    monkeypatch.setenv("PREFIXCTL_SECRET", "a-secret-for-tests-only")
+    shelf = Shelf(config, "tiny")
+    before = shelf._namespaces()
+    monkeypatch.setenv("PREFIXCTL_SECRET", "another-secret-of-the-tests")
+    assert shelf._namespaces() == before != Shelf(config, "tiny")._namespaces()
