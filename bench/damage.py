@@ -28,10 +28,10 @@ import httpx
 from kit.tiers import BLOCK_TOKENS, Answer, Client, compare, make_model, prompts, serving
 
 from prefixctl.core.tiering import NvmeSettings, TierSettings
-from prefixctl.tiers.block import HEADER_BYTES, MissCause, unpack
+from prefixctl.tiers.block import HEADER_BYTES, BadBlockError, MissCause, checksum, unpack
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
-from tier_processes import check_denied, kill_rounds, share
+from tier_processes import check_denied, count_temporaries, kill_rounds, share
 from tiering import disk_bytes
 
 BLOCKS = 12
@@ -211,44 +211,109 @@ def stock(folder: Path, model: Path, asked: list[list[int]]) -> dict[str, Any]:
 
 
 def server_kills(folder: Path, model: Path, rounds: int) -> dict[str, Any]:
-    """Kill -9 a server under load; the next one must be right and within its bound."""
+    """Kill -9 a server under load; the next one must start clean, be right, and keep its bound.
+
+    The first server answers every prompt once, uncached; later answers are compared with those.
+    Until the kill clients ask for more, half of it never asked for before, and the folder holds
+    less than all prompts need, so stores and evictions go on.
+    """
     choose = random.Random(3)
-    nvme = NvmeSettings(path=str(folder / "killed"), max_bytes=60 * MIB)
+    path = folder / "killed"
+    nvme = NvmeSettings(path=str(path), max_bytes=60 * MIB)
     settings = TierSettings(host_bytes=8 * MIB, nvme=nvme)
     asked = prompts(60, TOKENS, seed=5)
-    known: dict[int, Answer] = {}
-    hits = wrong = most = 0
-    for number in range(rounds):
+    cold: list[Answer] = []
+    since = 0.0
+    report: dict[str, Any] = dict.fromkeys(
+        ("compared", "with_hits", "different", "near_ties", "bad_blocks_met", "half_written_left",
+         "half_written_after_start", "torn_in_place", "wrong_totals",
+         "rounds_with_stores", "most_bytes"), 0,
+    )  # fmt: skip
+    for number in range(rounds + 1):
         log = folder / f"killed-{number}.log"
         with serving(model, log, device_blocks=140, tiers=settings) as (client, server):
-            for index in choose.sample(range(len(asked)), 12):
-                answer = client.ask(asked[index])
-                hits += answer.cached > 0
-                reference = known.setdefault(index, answer)
-                wrong += reference.differs(answer) == "different"
-            causes = client.tier("misses")
-            wrong += causes["checksum"] + causes["foreign"] + causes["unreadable"]
-            load = threading.Thread(target=_load, args=(client, asked, number), daemon=True)
-            load.start()
-            load.join(choose.uniform(0.1, 3.0))
-            os.killpg(server.process_id, signal.SIGKILL)
-        most = max(most, disk_bytes(Path(nvme.path)))
-    return {
-        "rounds": rounds, "requests_with_hits": hits, "wrong": wrong,
-        "most_bytes": most, "max_bytes": nvme.max_bytes,
-    }  # fmt: skip
+            report["half_written_after_start"] += count_temporaries(path)
+            total = int.from_bytes((path / "total").read_bytes(), "little")
+            report["wrong_totals"] += total != disk_bytes(path)
+            if not cold:
+                cold = [client.ask(prompt) for prompt in asked]
+                report["references_uncached"] = all(answer.cached == 0 for answer in cold)
+            else:
+                check_answers(client, asked, cold, choose.sample(range(len(asked)), 20), report)
+            if number < rounds:
+                since = time.time()
+                for seed in range(3):
+                    seeds = (client.url, asked, 10 * number + seed)
+                    threading.Thread(target=_load, args=seeds, daemon=True).start()
+                time.sleep(choose.uniform(0.3, 4.0))
+                if server.process_id is None:
+                    raise SystemExit("the server ended by itself")
+                os.killpg(server.process_id, signal.SIGKILL)
+        report["rounds_with_stores"] += number < rounds and any_newer(path, since)
+        report["half_written_left"] += count_temporaries(path)
+        report["torn_in_place"] += count_torn(path)
+        report["most_bytes"] = max(report["most_bytes"], disk_bytes(path))
+        print(json.dumps({"round": number, **report}), file=sys.stderr, flush=True)
+    return {"rounds": rounds, **report, "max_bytes": nvme.max_bytes}
 
 
-def _load(client: Client, asked: list[list[int]], seed: int) -> None:
-    choose = random.Random(seed)
+def check_answers(
+    client: Client,
+    asked: Sequence[Sequence[int]],
+    cold: Sequence[Answer],
+    chosen: Sequence[int],
+    report: dict[str, Any],
+) -> None:
+    """Ask some prompts again, and count into the report what came back."""
+    again = [client.ask(asked[index]) for index in chosen]
+    same = compare([cold[index] for index in chosen], again)
+    report["compared"] += len(again)
+    report["with_hits"] += sum(answer.cached > 0 for answer in again)
+    report["different"] += same["different"]
+    report["near_ties"] += same["near tie"]
+    client.settle()
+    causes = client.tier("misses")
+    report["bad_blocks_met"] += causes["checksum"] + causes["foreign"] + causes["unreadable"]
+
+
+def any_newer(path: Path, since: float) -> bool:
+    """Whether a block was written since then, finished or not."""
+    files = [*path.rglob("*.kv"), *(path / "temporary").iterdir()]
+    return any(file.stat().st_mtime > since for file in files)
+
+
+def count_torn(path: Path) -> int:
+    """Blocks in their place, outside of `temporary`, that are not whole."""
+    torn = 0
+    for file in path.rglob("*.kv"):
+        data = file.read_bytes()
+        try:
+            header = unpack(data)
+        except BadBlockError:
+            torn += 1
+            continue
+        body = data[HEADER_BYTES:]
+        torn += len(body) != header.stored_bytes or checksum(body) != header.body_sum
+    return torn
+
+
+def _load(url: str, asked: Sequence[Sequence[int]], seed: int) -> None:
+    """Ask for ever, until the server is gone."""
+    choose, client = random.Random(seed), Client(url)
     try:
         while True:
-            client.ask(choose.choice(asked), 1)
+            fresh = prompts(1, TOKENS, seed=choose.randrange(10**9))[0]
+            client.ask(choose.choice([fresh, choose.choice(asked)]), 1)
     except httpx.HTTPError:
         return
 
 
 PARTS = ("damage", "control", "denied", "stock", "kills", "server-kills")
+
+
+NEVER_AFTER_KILLS = (
+    "different", "bad_blocks_met", "half_written_after_start", "torn_in_place", "wrong_totals",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -313,7 +378,13 @@ def judge(report: dict[str, Any]) -> dict[str, int]:
     if control := report.get("control"):
         faults["a blind comparison"] = int(control["changed"] < 0.95 * control["prompts"])
     if kills := report.get("server-kills"):
-        faults["killed servers"] = kills["wrong"] + (kills["most_bytes"] > kills["max_bytes"])
+        faults |= {f"after kills: {what}": int(kills[what]) for what in NEVER_AFTER_KILLS}
+        faults["after kills: over the bound"] = int(kills["most_bytes"] > kills["max_bytes"])
+        faults["after kills: nothing to compare with"] = int(not kills["references_uncached"])
+        faults["after kills: no hits"] = int(not kills["with_hits"])
+        faults["after kills: nothing was being stored"] = int(
+            kills["rounds_with_stores"] < 0.8 * kills["rounds"]
+        )
     return faults
 
 

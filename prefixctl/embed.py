@@ -32,6 +32,7 @@ from prefixctl.ids import OnBehalf, Salt
 from prefixctl.prompts.render import render
 from prefixctl.prompts.target import Measurement, Target, load_target, measure
 from prefixctl.registry.publish import Published
+from prefixctl.yamlfile import did_you_mean
 
 NOBODY = PinSpace()
 
@@ -54,7 +55,13 @@ class Generation:
 
 
 class Backend(Protocol):
-    """A governed engine, wherever it runs."""
+    """A governed engine, wherever it runs.
+
+    Attributes:
+        name: Its address, or ``local``.
+    """
+
+    name: str
 
     def ask(self, question: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The answers of all its ranks; see `prefixctl.vllm_plugin.desk`."""
@@ -172,10 +179,10 @@ class CacheEngine:
         if auto_hits is None and any(a["accepted"] and a["blocks"] for a in answers):
             self._backend.compute(prefix.token_ids, self._salt)
         refused = {rank: a for rank, a in enumerate(answers) if not a["accepted"]}
-        return [
-            PinState.from_json("local", s.rank, refused[s.rank]) if s.rank in refused else s
-            for s in self.resident(name)
-        ]
+        states = self.resident(name)
+        for rank, answer in refused.items():
+            states[rank] = PinState.from_json(self._backend.name, rank, answer)
+        return states
 
     def unpin(self, name: str) -> list[int | None]:
         """Let a version go; blocks given back on each rank, None where it was not pinned."""
@@ -186,7 +193,7 @@ class CacheEngine:
         """How much of a version each rank has. Errors as in `put`."""
         question = {"ask": "resident", "prefixes": [self._prefix(name).to_json()]}
         return [
-            PinState.from_json("local", rank, answer["prefixes"][0])
+            PinState.from_json(self._backend.name, rank, answer["prefixes"][0])
             for rank, answer in enumerate(self._backend.ask(question))
         ]
 
@@ -206,10 +213,17 @@ class CacheEngine:
 
         Raises:
             PromptError: If a value is missing.
+            UsageError: If there is no such parameter.
             RegistryError: If it is not published.
         """
         published = find_published(self._config, name)
         prompt = published.prompt
+        for value in values:
+            if value not in prompt.parameters:
+                raise UsageError(
+                    f"{prompt.name} has no parameter '{value}'",
+                    hint=did_you_mean(value, list(prompt.parameters)),
+                )
         given = {**self._settings.parameters, **values}
         request = render(prompt, {k: v for k, v in given.items() if k in prompt.parameters})
         text, use = self._backend.chat(request, max_tokens=max_tokens, salt=self._salt)
@@ -224,7 +238,7 @@ class CacheEngine:
     def stats(self) -> list[EngineState]:
         """Policy, pool, pins and counters of each rank."""
         return [
-            EngineState.from_json("local", rank, answer)
+            EngineState.from_json(self._backend.name, rank, answer)
             for rank, answer in enumerate(self._backend.ask({"ask": "state"}))
         ]
 
@@ -280,6 +294,7 @@ class HttpBackend:
     """A governed server."""
 
     def __init__(self, engine: HttpEngine, admin: AdminClient) -> None:
+        self.name = admin.url
         self._engine = engine
         self._admin = admin
 
@@ -305,6 +320,8 @@ class HttpBackend:
 
 class LocalBackend:
     """An in-process `vllm.LLM` with prefixctl's scheduler."""
+
+    name = "local"
 
     def __init__(self, llm: Any) -> None:
         self._llm = llm

@@ -257,7 +257,7 @@ def _explain(
 ) -> InputError:
     first = exc.errors()[0]
     where = first["loc"]
-    name = ".".join(str(step) for step in where) or "the document"
+    name = ".".join(map(str, where))
     line = line_of(node, where) or 1
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(where[-1]), _known_keys(model, where[:-1]))
@@ -265,7 +265,9 @@ def _explain(
     if first["type"] == "missing":
         return error(f"'{name}' is missing", path=path, line=line, hint="add it")
     message = first["msg"].removeprefix("Value error, ")
-    return error(f"'{name}': {message[0].lower()}{message[1:]}", path=path, line=line)
+    if where:
+        message = f"'{name}': {message[0].lower()}{message[1:]}"
+    return error(message, path=path, line=line)
 
 
 def _known_keys(model: type[BaseModel], where: Sequence[int | str]) -> list[str]:

@@ -129,7 +129,9 @@ class Client:
     def tier(self, what: str) -> dict[str, int]:
         """A counter of the NVMe tier by its label, or under an empty name."""
         found = {}
-        for name, value in self.counters(rf"^prefixctl_tier_{what}(_total)?\{{").items():
+        for name, value in self.counters(
+            rf'^prefixctl_tier_{what}(_total)?\{{.*tier="nvme"'
+        ).items():
             label = re.search(r'(?:cause|reason)="(\w+)"', name)
             found[label.group(1) if label else ""] = int(value)
         return found
@@ -156,11 +158,17 @@ def serving(
     further: Sequence[dict[str, Any]] = (),
     extra: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    dtype: str = "float32",
 ) -> Iterator[tuple[Client, Server]]:
-    """A vLLM on this machine's CPU, with tiers or without."""
+    """A vLLM on this machine's CPU, with tiers or without.
+
+    The type is given: by itself vLLM takes bfloat16 for a float32 model, where rounding alone
+    can change an output.
+    """
     port = free_port()
     arguments = [sys.executable, "-m", API_SERVER, "--model", str(model), "--host", "127.0.0.1"]
     arguments += ["--port", str(port), "--served-model-name", "m", "--enforce-eager"]
+    arguments += ["--dtype", dtype]
     arguments += ["--block-size", str(BLOCK_TOKENS), "--prefix-caching-hash-algo", "sha256_cbor"]
     arguments += ["--max-model-len", "4096", "--enable-prompt-tokens-details"]
     arguments += ["--num-gpu-blocks-override", str(device_blocks), *extra]

@@ -6,7 +6,6 @@ block of a governed prefix is read, verified, and stored again under the name th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
 from prefixctl.api.tiers import full_blocks, nvme_of
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
-from prefixctl.core.tenancy import Secret, pseudonym
+from prefixctl.core.tenancy import Secret, key_owners, salt_pseudonym
 from prefixctl.errors import ExitCode, NothingToDoError, UsageError
 from prefixctl.ids import BlockHash, Salt
 from prefixctl.prompts.target import load_target, model_version
@@ -129,7 +128,13 @@ def _open(config: Config, secret: Secret, folder: TierFolder) -> BlockStore:
     nvme = nvme_of(config)
     keys = None
     if nvme.key_file is not None:
-        keys = KeyRing(config.root / nvme.key_file, name_of=lambda n: pseudonym(secret, n))
+        models = [target.model_version for target in config.targets.values()]
+        keys = KeyRing(
+            config.root / nvme.key_file,
+            names_of=lambda name: key_owners(
+                secret, name, models=models, epoch=config.tenancy.epoch
+            ),
+        )
     return BlockStore(
         folder.path,
         material=Material({}, known=bytes.fromhex(str(about["material"]))),
@@ -181,7 +186,7 @@ def _carry_block(  # noqa: PLR0917 - one call, all by name of a part
 
 
 def _salt_tag(salt: Salt) -> bytes:
-    return owner_tag(hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12])
+    return owner_tag(salt_pseudonym(salt))
 
 
 def _in_epoch(config: Config, epoch: int) -> Config:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from prefixctl.api.tenants import require_secret
 from prefixctl.config import Config
 from prefixctl.engine.launch import ServeCommand, serve_command
 from prefixctl.errors import UsageError
+from prefixctl.gateway.keyfile import read_keys
+from prefixctl.registry.store import open_store
 
 
 def build_serve_command(
@@ -41,14 +44,21 @@ def build_serve_command(
     return serve_command(config, model, target=settings, port=port)
 
 
-def check_secret(config: Config, environment: Mapping[str, str]) -> None:
+def check_gateway(config: Config, environment: Mapping[str, str]) -> None:
     """Refuse at once what the gateway would only say after the model is loaded.
 
     Raises:
-        ConfigError: If the gateway is on, and the tenancy secret cannot be read.
+        ConfigError: If the gateway is on, and there is no tenancy secret.
+        InputError: If the key file or the registry cannot be used.
+        UnreachableError: If the registry cannot be read.
     """
-    if config.gateway.enabled:
-        require_secret(config, environment)
+    if not config.gateway.enabled:
+        return
+    require_secret(config, environment)
+    if config.gateway.keys_file is not None:
+        read_keys(config.root / config.gateway.keys_file)
+    with closing(open_store(config)) as store:
+        store.names()
 
 
 def _target_of(config: Config, model: str | None) -> str | None:

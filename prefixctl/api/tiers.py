@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
+from prefixctl.api.tenants import require_secret
 from prefixctl.config import Config, NvmeConfig, is_name
 from prefixctl.core.keys import DEFAULT_ROOT_SEED, block_hashes
 from prefixctl.core.policy.make import depth_cost
 from prefixctl.core.reference import SHOWN_CHARS, version_number
-from prefixctl.core.tenancy import pseudonym
+from prefixctl.core.tenancy import Namespace, NamespaceKind, Secret, owner_names
+from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient
 from prefixctl.engine.hashing import hash_function
 from prefixctl.engine.http import HttpEngine
-from prefixctl.errors import ConfigError, InputError, UsageError
+from prefixctl.errors import ConfigError, ExitCode, InputError, PrefixctlError, UsageError
 from prefixctl.ids import BlockHash, Salt
-from prefixctl.prompts.target import Measurement, Target, model_version
+from prefixctl.prompts.target import Measurement, Target
 from prefixctl.tiers.admin import count_owners, purge_owners, retire_version
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import create_key, destroy_key
-from prefixctl.tiers.view import TierView, check_tier, stored_model, view_tier
+from prefixctl.tiers.view import TierView, check_tier, is_tier, stored_model, view_tier
 
 SERIES = re.compile(
     r'^prefixctl_tier_(\w+?)(?:_total)?\{(?:.*?(?:cause|reason)="(\w+)")?.*\} (\S+)$'
 )
 SOURCE = re.compile(r'^vllm:prompt_tokens_cached_by_source_total\{.*source="(\w+)".*\} (\S+)$')
 PROMPT = re.compile(r"^vllm:prompt_tokens_total\{.*\} (\S+)$")
+PATIENCE_SECONDS = 10.0
+HOST = 'tier="host"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ class ServerTiers:
         store_ms: Mean milliseconds to write a block; None if none was.
         bytes: Disk space in use, of all servers together.
         max_bytes: Disk space allowed.
+        pinned: Blocks on the disk that no eviction may choose.
+        host: Host memory: blocks, pinned_blocks, bytes and max_bytes.
     """
 
     url: str
@@ -63,6 +69,8 @@ class ServerTiers:
     store_ms: float | None = None
     bytes: int = 0
     max_bytes: int = 0
+    pinned: int = 0
+    host: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +88,26 @@ class Purged:
 
     Attributes:
         blocks: Files that were removed.
-        left: Blocks that are there all the same; 0 is the proof.
+        left: Blocks that are there all the same, on the disk and in servers; 0 is the proof.
         key_destroyed: Whether an encryption key was taken away.
+        device: Blocks that servers let go of on their devices, by the server's address.
+        host: Blocks that servers let go of in host memory.
+        unreached: Servers that did not answer, and why: what they hold is not known.
     """
 
     blocks: int
     left: int
     key_destroyed: bool
+    device: dict[str, int] = field(default_factory=dict)
+    host: dict[str, int] = field(default_factory=dict)
+    unreached: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst of what happened."""
+        if self.unreached:
+            return ExitCode.UNREACHABLE
+        return ExitCode.FINDINGS if self.left else ExitCode.OK
 
 
 def show_tiers(config: Config, *, servers: Sequence[str] = (), victims: int = 10) -> TierReport:
@@ -117,30 +138,99 @@ def show_tiers(config: Config, *, servers: Sequence[str] = (), victims: int = 10
     )
 
 
-def purge(config: Config, name: str, *, group: bool, environment: Mapping[str, str]) -> Purged:
-    """Remove a tenant or share group from the disk: its key first, then its files.
+def purge(
+    config: Config,
+    name: str,
+    *,
+    group: bool,
+    environment: Mapping[str, str],
+    servers: Sequence[str] = (),
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Purged:
+    """Remove a tenant or share group from every tier.
 
-    Host and device memory follow: without the salt nobody finds the blocks there, and they are
-    evicted in time; a restart or a prefix-cache reset removes them at once.
+    Its key first, then what running servers hold on their devices and in host memory, then its
+    files: what a server was still writing is among them.
+
+    Args:
+        config: The configuration.
+        name: The tenant's or the group's.
+        group: Whether it is a group.
+        environment: Where the tenancy secret and the servers' admin token stand.
+        servers: Running servers; those of all targets if empty.
+        patience_seconds: How long to wait for blocks of host memory that are in use.
 
     Raises:
-        ConfigError: If no tier or no tenancy secret is configured.
+        ConfigError: If there is neither a disk tier nor a server, no tenancy secret, or no admin
+            token for the servers.
+        UsageError: If a server's address is none.
     """
-    nvme = nvme_of(config)
-    secret = require_secret(config, environment)
-    path = config.root / nvme.path
-    tags = {owner_tag(pseudonym(secret, name))}
-    salt_of = group_salt if group else tenant_salt
-    for epoch in range(config.tenancy.epoch + 1):
-        tenancy = config.tenancy.model_copy(update={"epoch": epoch})
-        then = config.model_copy(update={"tenancy": tenancy}).at(config.root)
-        for target in config.targets.values():
-            salt = salt_of(then, secret, name, model_version(target))
-            digest = hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
-            tags.add(owner_tag(digest))
-    destroyed = nvme.key_file is not None and destroy_key(config.root / nvme.key_file, name)
-    removed = purge_owners(path, tags)
-    return Purged(blocks=removed, left=count_owners(path, tags), key_destroyed=destroyed)
+    urls = servers or [url for target in config.targets.values() for url in target.servers]
+    disk = None if config.tiers is None else config.tiers.nvme
+    if disk is None and not urls:
+        disk = nvme_of(config)
+    owners = _owners(config, require_secret(config, environment), name, group=group)
+    with ExitStack() as stack:
+        token = environment.get(ADMIN_TOKEN, "").strip()
+        if urls and not token:
+            raise ConfigError(
+                "no admin token, so running servers cannot be told",
+                hint=f"set ${ADMIN_TOKEN} to the one that the servers run with",
+            )
+        clients = [stack.enter_context(AdminClient(url, token)) for url in dict.fromkeys(urls)]
+        keys = None if disk is None else disk.key_file
+        destroyed = keys is not None and destroy_key(config.root / keys, name)
+        device, host, unreached, busy = {}, {}, {}, 0
+        for client in clients:
+            try:
+                device[client.url], host[client.url], left = _clear(
+                    client, sorted(owners), patience_seconds
+                )
+                busy += left
+            except PrefixctlError as exc:
+                unreached[client.url] = exc.message
+    blocks, left = (0, 0) if disk is None else _purge_disk(config.root / disk.path, owners)
+    return Purged(
+        blocks=blocks,
+        left=left + busy,
+        key_destroyed=destroyed,
+        device=device,
+        host=host,
+        unreached=unreached,
+    )
+
+
+def _purge_disk(path: Path, owners: Collection[str]) -> tuple[int, int]:
+    """Remove the files of these owners: how many there were, and are left."""
+    if not is_tier(path):
+        return 0, 0
+    tags = {owner_tag(owner) for owner in owners}
+    return purge_owners(path, tags), count_owners(path, tags)
+
+
+def _clear(client: AdminClient, owners: Sequence[str], patience: float) -> tuple[int, int, int]:
+    """Let a server forget these owners: blocks of the device, of host memory, and those left."""
+    deadline = time.monotonic() + patience
+    device = host = 0
+    while True:
+        answers = client.purge(owners)
+        device += sum(answer.device for answer in answers)
+        host += sum(answer.host for answer in answers)
+        left = sum(answer.left for answer in answers)
+        if not left or time.monotonic() >= deadline:
+            return device, host, left
+        time.sleep(0.2)
+
+
+def _owners(config: Config, secret: Secret, name: str, *, group: bool) -> set[str]:
+    """What the tiers call a tenant or group, in every epoch up to the next one."""
+    kind = NamespaceKind.GROUP if group else NamespaceKind.TENANT
+    return owner_names(
+        secret,
+        Namespace(kind=kind, name=name),
+        models={target.model_version for target in config.targets.values()},
+        epochs=range(config.tenancy.epoch + 2),
+    )
 
 
 def retire(config: Config, version: str) -> Path:
@@ -220,11 +310,15 @@ def _ask(url: str) -> ServerTiers:
     values: dict[str, int | float] = {}
     labelled: dict[str, dict[str, int]] = {}
     sources: dict[str, int] = {}
+    host: dict[str, int] = {}
     prompt = 0
     for line in page.splitlines():
         if match := SERIES.match(line):
             name, label, text = match.groups()
-            if label:
+            if HOST in line:
+                if not label:
+                    host[name] = host.get(name, 0) + int(float(text))
+            elif label:
                 counts = labelled.setdefault(name, {})
                 counts[label] = counts.get(label, 0) + int(float(text))
             else:
@@ -248,6 +342,8 @@ def _ask(url: str) -> ServerTiers:
         store_ms=_mean_ms(values, "store_seconds", "stored_blocks"),
         bytes=int(values.get("bytes", 0)),
         max_bytes=int(values.get("max_bytes", 0)),
+        pinned=int(values.get("pinned_blocks", 0)),
+        host=host,
     )
 
 

@@ -36,7 +36,7 @@ def serve(
 
     The process becomes the server, so signals and exit status are vLLM's own.
     """
-    from prefixctl.api.serve import build_serve_command, check_secret
+    from prefixctl.api.serve import build_serve_command, check_gateway
     from prefixctl.engine.launch import check_startable
 
     config = load(context)
@@ -53,7 +53,7 @@ def serve(
         settings = [f"{k}={shlex.quote(v)}" for k, v in sorted(command.environment.items())]
         typer.echo(" ".join([*settings, shlex.join(command.arguments)]))
     else:
-        check_secret(config, {**os.environ, **command.environment})
+        check_gateway(config, {**os.environ, **command.environment})
         check_startable(command)
         talk().print(f"serving on {command.url}")
         os.execvpe(  # noqa: S606 - the server takes over this process

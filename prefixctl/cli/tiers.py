@@ -50,22 +50,29 @@ def purge(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The tenant, or the group with --group.")],
     group: Annotated[bool, typer.Option("--group", help="The name is a share group's.")] = False,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="A running server; repeat for more. Those of the targets if omitted."),
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
-    """Remove a tenant's blocks from the disk, and its encryption key; prove that none is left.
+    """Remove a tenant from device, host memory and disk, and its key; prove that nothing is left.
 
-    Exit 1 if a block is left.
+    Exit 1 if a block is left, 4 if a server did not answer: what it holds is not known.
     """
     from prefixctl.api.tiers import purge as api_purge
-    from prefixctl.errors import ExitCode
 
-    done = api_purge(load(context), name, group=group, environment=os.environ)
+    done = api_purge(load(context), name, group=group, environment=os.environ, servers=server or ())
     if output is Format.JSON:
         print_json({"schema": SCHEMA, **asdict(done)})
     else:
         key = ", its key is destroyed" if done.key_destroyed else ""
+        for url, blocks in done.device.items():
+            say(f"{url}: {blocks:,} blocks of the device, {done.host[url]:,} of host memory")
+        for url, why in done.unreached.items():
+            talk().print(f"{url}: not known what it holds: {why}", style="red")
         say(f"{name}: {done.blocks:,} blocks removed, {done.left:,} left{key}")
-    raise typer.Exit(ExitCode.FINDINGS if done.left else ExitCode.OK)
+    raise typer.Exit(done.exit_code)
 
 
 @app.command("retire")
@@ -242,6 +249,9 @@ def print_server(server: ServerTiers) -> None:
         if ms is not None
     ]
     say(f"  {server.hits:,} loaded, {server.stored:,} stored; {', '.join(times) or 'no times'}")
+    held = {"disk": server.pinned, "host memory": server.host.get("pinned_blocks", 0)}
+    named = ", ".join(f"{where} {count:,}" for where, count in held.items() if count)
+    say(f"  pinned: {named or 'none'}")
 
 
 def _size(size: int) -> str:

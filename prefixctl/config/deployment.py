@@ -53,6 +53,11 @@ class TargetConfig(StrictModel):
         default_factory=dict, description="Values of deployment-scoped prompt parameters."
     )
 
+    @property
+    def model_version(self) -> str:
+        """Model and revision, as salts and messages name them."""
+        return f"{self.model}@{self.revision}" if self.revision else self.model
+
 
 class ServerConfig(StrictModel):
     """How `serve` starts vLLM."""
@@ -69,7 +74,7 @@ class ServerConfig(StrictModel):
     api_server_count: int = Field(default=1, ge=1, description="API processes.")
     tensor_parallel_size: int = Field(default=1, ge=1, description="Tensor-parallel ranks.")
     kv_cache_gib: float | None = Field(
-        default=None, gt=0, description="KV cache of a CPU host, in GiB."
+        default=None, gt=0, description="KV cache of each rank, in GiB; vLLM's choice if omitted."
     )
     kv_events_endpoint: str | None = Field(
         default=None, description="ZMQ endpoint of KV events, for example tcp://*:5557."

@@ -28,6 +28,12 @@ def _finite(value: JsonValue) -> JsonValue:
     return value
 
 
+def _word(value: object) -> object:
+    """YAML 1.1 takes a bare `on` or `off` for a truth value."""
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+OnOff = BeforeValidator(_word)
 FiniteJson = Annotated[JsonValue, AfterValidator(_finite)]
 BlockSize = Annotated[int, Field(gt=0, le=65_536)]
 """Tokens; above the largest block of any engine, or unit of any hybrid model."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from prefixctl.config.fields import Name, valid_name
+from prefixctl.config.fields import Name, OnOff, valid_name
 from prefixctl.yamlfile import StrictModel
 
 ANONYMOUS = "anonymous"
@@ -41,7 +41,7 @@ class TenancyConfig(StrictModel):
         default="PREFIXCTL_SECRET", description="Environment variable with the tenancy secret."
     )
     epoch: int = Field(default=0, ge=0, description="Number of the salt rotation period.")
-    sharing: Literal["off", "shadow", "on"] = Field(
+    sharing: Annotated[Literal["off", "shadow", "on"], OnOff] = Field(
         default="off",
         description="Whether the tenants of a group share the public prefixes of its prompts; "
         "shadow only counts what would be shared. Needs the gateway.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -71,7 +72,50 @@ def derive_salt(secret: Secret, namespace: Namespace, *, model: str, epoch: int)
     return Salt(base64.urlsafe_b64encode(mac).rstrip(b"=").decode())
 
 
+def salt_pseudonym(salt: str) -> str:
+    """A stable name for a namespace that does not reveal its salt: 12 hex digits of SHA-256."""
+    return hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
+
+
 def pseudonym(secret: Secret, tenant: str) -> str:
     """A stable name for a tenant that reveals nothing: 12 hex digits of an HMAC."""
     mac = hmac.new(secret.reveal(), b"prefixctl-pseudonym-1" + tenant.encode(), hashlib.sha256)
     return mac.hexdigest()[:12]
+
+
+def owner_names(
+    secret: Secret, namespace: Namespace, *, models: Iterable[str], epochs: Iterable[int]
+) -> set[str]:
+    """What a tier may call the owner of a namespace's blocks.
+
+    By the pseudonym that the gateway signs for it, and by each of its salts where a request came
+    with a salt and without the gateway.
+
+    Args:
+        secret: The tenancy secret.
+        namespace: The tenant or group.
+        models: Model versions.
+        epochs: Rotation periods.
+    """
+    is_group = namespace.kind is NamespaceKind.GROUP
+    names = {pseudonym(secret, f"group:{namespace.name}" if is_group else namespace.name)}
+    periods = tuple(epochs)
+    for model in models:
+        for epoch in periods:
+            names.add(salt_pseudonym(derive_salt(secret, namespace, model=model, epoch=epoch)))
+    return names
+
+
+def key_owners(secret: Secret, name: str, *, models: Iterable[str], epoch: int) -> set[str]:
+    """Whose blocks the key of a name in a key file is for: the tenant's and the group's.
+
+    The epochs before and after count too: salts overlap when they rotate.
+    """
+    around, known = (max(epoch - 1, 0), epoch, epoch + 1), tuple(models)
+    return {
+        owner
+        for kind in NamespaceKind
+        for owner in owner_names(
+            secret, Namespace(kind=kind, name=name), models=known, epochs=around
+        )
+    }

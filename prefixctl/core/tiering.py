@@ -42,6 +42,7 @@ class TierSettings:
     Attributes:
         host_bytes: Host memory.
         policy: The host tier's eviction policy.
+        ttl_seconds: How long an idle block is found in host memory; None for ever.
         tenant_shares: Tenants share host memory out evenly.
         pin_share: The part of host memory that may be pinned.
         nvme: The tier below, None for none.
@@ -49,10 +50,13 @@ class TierSettings:
         adapter: What names the adapter's weights.
         secret_file: The tenancy secret's file.
         secret_env: The environment variable that may hold it instead.
+        model: Model and revision as salts name them; None if no target says so.
+        epoch: Number of the salt rotation period.
     """
 
     host_bytes: int
     policy: str = "lru"
+    ttl_seconds: float | None = 86_400.0
     tenant_shares: bool = False
     pin_share: float = 0.2
     nvme: NvmeSettings | None = None
@@ -60,6 +64,8 @@ class TierSettings:
     adapter: str | None = None
     secret_file: str | None = None
     secret_env: str = field(default="PREFIXCTL_SECRET")
+    model: str | None = None
+    epoch: int = 0
 
     def to_json(self) -> dict[str, object]:
         """Plain values."""

@@ -92,6 +92,14 @@ class _Resident(_Answer):
     prefixes: list[dict[str, Any]]
 
 
+class Cleared(_Answer):
+    """What one engine let go of: blocks of the device and of host memory, and what is in use."""
+
+    device: Amount
+    host: Amount
+    left: Amount
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinState:
     """How a prefix stands on one engine.
@@ -228,6 +236,12 @@ class AdminClient(Connection):
         answers = self._ask("POST", "/prefixctl/unpin", {"name": name})
         with self._understood("/prefixctl/unpin"):
             return [_Unpinned.model_validate(answer).unpinned for answer in answers]
+
+    def purge(self, owners: Sequence[str]) -> list[Cleared]:
+        """Let every engine forget what these owners have, by pseudonym. Errors as in `pin`."""
+        answers = self._ask("POST", "/prefixctl/purge", {"owners": list(owners)})
+        with self._understood("/prefixctl/purge"):
+            return [Cleared.model_validate(answer) for answer in answers]
 
     def resident(self, prefixes: Sequence[GovernedPrefix]) -> list[PinState]:
         """How much of each prefix every engine has. Errors as in `pin`."""

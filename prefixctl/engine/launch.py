@@ -113,8 +113,6 @@ def _environment(config: Config, target: TargetConfig | None, *, local: bool) ->
     environment = {"VLLM_NO_USAGE_STATS": "1"}
     if local:
         environment["HF_HUB_OFFLINE"] = "1"
-    if config.server.kv_cache_gib is not None:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = f"{config.server.kv_cache_gib:g}"
     if target is not None and target.hash_seed is not None:
         environment["PYTHONHASHSEED"] = target.hash_seed
     if config.gateway.enabled or config.prefix_cache.pins.live:
@@ -133,6 +131,8 @@ def _server_arguments(server: ServerConfig) -> list[str]:
         arguments += ["--data-parallel-size", str(server.data_parallel_size)]
     if server.tensor_parallel_size > 1:
         arguments += ["--tensor-parallel-size", str(server.tensor_parallel_size)]
+    if server.kv_cache_gib is not None:
+        arguments += ["--kv-cache-memory-bytes", str(int(server.kv_cache_gib * 2**30))]
     if server.kv_events_endpoint is not None:
         events = {"enable_kv_cache_events": True, "publisher": "zmq"}
         arguments += [

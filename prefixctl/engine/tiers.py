@@ -57,15 +57,19 @@ def tier_settings(config: Config, tiers: TiersConfig, target: TargetConfig | Non
     """What the plugin is told."""
     tenancy = config.tenancy
     secret = tenancy.secret_file
+    ttl = config.prefix_cache.evict.ttl_hours
     return TierSettings(
         host_bytes=int(tiers.host_gib * GIB),
         policy=tiers.policy,
+        ttl_seconds=None if ttl is None else ttl * 3600,
         tenant_shares=tiers.tenant_shares,
         nvme=None if tiers.nvme is None else nvme_settings(config, tiers.nvme),
         weights=None if target is None else target.weights_fingerprint,
         adapter=None if target is None else target.adapter_digest,
         secret_file=None if secret is None else str((config.root / secret).absolute()),
         secret_env=tenancy.secret_env,
+        model=None if target is None else target.model_version,
+        epoch=tenancy.epoch,
     )
 
 

@@ -52,6 +52,15 @@ def place(body: Body, shape: Shape, expansion: Expansion) -> None:
     placers[shape](body, expansion)
 
 
+def decline_tools(body: Body, shape: Shape) -> None:
+    """Say that no tool is to be called, where the prefix brought tools and the client said nothing.
+
+    vLLM refuses its own default, to let the model choose, on a server without a tool parser.
+    """
+    if body.get("tools"):
+        body["tool_choice"] = {"type": "none"} if shape is Shape.MESSAGES else "none"
+
+
 def _place_chat(body: Body, expansion: Expansion) -> None:
     own = _own_list(body, "messages")
     messages = list(expansion.messages)

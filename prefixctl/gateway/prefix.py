@@ -240,7 +240,7 @@ class Prefix:
                 f"'{name}' has its value on the server" if fixed else f"no parameter '{name}'", hint
             )
         if name not in needed:
-            raise _bad(f"'{name}' is of a section that your own messages take the place of")
+            raise _bad(f"'{name}' stands in a section that your own messages replace: leave it out")
         if not isinstance(value, str):
             raise _bad(f"'{name}' is no text")
         if len(value) > MOST_VALUE_CHARS:

@@ -31,7 +31,7 @@ class Target:
 
 def model_version(settings: TargetConfig) -> str:
     """Model and revision, as salts and messages name them."""
-    return f"{settings.model}@{settings.revision}" if settings.revision else settings.model
+    return settings.model_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class Index:
         ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
         self._expiry = Expiry(inner, size=slots, ttl_seconds=ttl, clock=self._time)
         self._policy = Pinned(self._expiry, size=slots, cap=int(slots * rules.pinned_share))
+        self._wanted: dict[bytes, None] = {}
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -141,6 +142,8 @@ class Index:
         self._labels.setdefault(header.label, set()).add(header.key)
         keys: list[Hashable] = [header.key]
         self._policy.admit([slot], keys, None if parent is None else parent.slot, owner)
+        if header.key in self._wanted:
+            self._policy.pin([slot])
         return entry
 
     def use(self, keys: Sequence[bytes]) -> None:
@@ -208,6 +211,19 @@ class Index:
         entries = [self.entries[key] for label in labels for key in self._labels[label]]
         loose = [entry for entry in entries if not self._policy.is_pinned(entry.slot)]
         return [entry.key for entry in sorted(loose, key=lambda e: (e.depth, e.key))]
+
+    def want(self, keys: Iterable[bytes]) -> None:
+        """Keep these blocks and no others, the root first: those that are known or will come."""
+        wanted = dict.fromkeys(keys)
+        self.unpin([key for key in self._wanted if key not in wanted])
+        self._wanted = wanted
+        self.pin(list(wanted))
+
+    def wanted(self) -> tuple[list[Entry], list[bytes]]:
+        """The blocks that `want` keeps, and the keys of those that are not known."""
+        known = [entry for key in self._wanted if (entry := self.entries.get(key)) is not None]
+        kept = [entry for entry in known if self._policy.is_pinned(entry.slot)]
+        return kept, [key for key in self._wanted if key not in self.entries]
 
     def pin(self, keys: Sequence[bytes]) -> PinOutcome:
         """Keep known blocks, the root first, up to the cap."""

@@ -7,7 +7,7 @@ import binascii
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
+NamesOf = Callable[[str], Iterable[str]]
 EVERYBODY = "*"
 """The name of the key for blocks of nobody, and of owners that have none of their own."""
 
@@ -33,18 +34,18 @@ class KeyRing:
     once: without it the blocks of its owner cannot be read by anybody any more.
     """
 
-    def __init__(self, path: Path, *, name_of: Callable[[str], str] = str) -> None:
+    def __init__(self, path: Path, *, names_of: NamesOf = lambda name: (name,)) -> None:
         """Read the keys.
 
         Args:
             path: The file.
-            name_of: What an owner is called in the tier, from its name in the file.
+            names_of: What an owner is called in the tier, from its name in the file.
 
         Raises:
             InputError: If the file is missing, open to other users, or no list of keys.
         """
         self.path = path
-        self._name_of = name_of
+        self._names_of = names_of
         self._lock = Lock()
         self._stamp: tuple[int, int] | None = None
         self._ciphers: dict[bytes, AESGCM] = {}
@@ -67,7 +68,7 @@ class KeyRing:
                         path=str(self.path),
                         hint="chmod 600",
                     )
-                self._ciphers = _ciphers(_read(self.path), self._name_of)
+                self._ciphers = _ciphers(_read(self.path), self._names_of)
                 self._stamp = stamp
 
     def _cipher(self, owner: bytes) -> AESGCM | None:
@@ -161,14 +162,15 @@ def _read(path: Path) -> dict[str, bytes]:
     return keys
 
 
-def _ciphers(keys: dict[str, bytes], name_of: Callable[[str], str]) -> dict[bytes, AESGCM]:
+def _ciphers(keys: dict[str, bytes], names_of: NamesOf) -> dict[bytes, AESGCM]:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
     except ImportError as exc:
         raise InputError(
             "encryption needs the `cryptography` library", hint="pip install 'prefixctl[tiers]'"
         ) from exc
-    return {
-        NO_OWNER if name == EVERYBODY else owner_tag(name_of(name)): AESGCM(key)
-        for name, key in keys.items()
-    }
+    ciphers: dict[bytes, AESGCM] = {}
+    for name, key in keys.items():
+        tags = [NO_OWNER] if name == EVERYBODY else [owner_tag(n) for n in names_of(name)]
+        ciphers |= dict.fromkeys(tags, AESGCM(key))
+    return ciphers

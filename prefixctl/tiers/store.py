@@ -28,7 +28,7 @@ from prefixctl.tiers.block import (
 )
 from prefixctl.tiers.counters import EvictionReason, RefusalReason, TierCounters
 from prefixctl.tiers.directory import TierDirectory, block_name, file_size
-from prefixctl.tiers.index import Index, Rules
+from prefixctl.tiers.index import Entry, Index, Rules
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.read import PASSING, read_block, read_headers
@@ -167,11 +167,7 @@ class BlockStore:
                 if (entry := self._index.entries.get(key))
                 and now - entry.noted >= self._note_seconds
             ]
-            for entry in stale:
-                entry.noted = now
-        for entry in stale:
-            with suppress(OSError):
-                os.utime(self._folder / block_name(entry.key), (now, now))
+        self._note(stale, now)
 
     def put(self, place: Place, body: bytes | memoryview) -> bool:
         """Store a block; True if it is in the tier afterwards.
@@ -226,6 +222,27 @@ class BlockStore:
         with self._lock:
             return self._index.unpin(keys)
 
+    def want(self, keys: Sequence[bytes]) -> None:
+        """Keep these blocks and no others, the root first: those that are there or will come.
+
+        This process does not evict them, and they do not expire as long as `renew` is called.
+        """
+        with self._lock:
+            self._index.want(keys)
+
+    def renew(self) -> None:
+        """Look for wanted blocks that others have written, and note that the kept ones are used.
+
+        Another process that shares the folder takes them for used, and evicts others first.
+        """
+        with self._lock:
+            _, unknown = self._index.wanted()
+        self._enter_found(unknown)
+        now = self._clock()
+        with self._lock:
+            kept, _ = self._index.wanted()
+        self._note([entry for entry in kept if now - entry.noted >= self._note_seconds], now)
+
     def discard(self, key: bytes) -> None:
         """Remove a block, if it is there."""
         with self.directory.locked():
@@ -272,6 +289,26 @@ class BlockStore:
             for key in gone:
                 self._index.remove(key)
             self._index.add_all(found)
+
+    def _note(self, entries: Sequence[Entry], now: float) -> None:
+        """Write to the files when they were last used."""
+        for entry in entries:
+            entry.noted = now
+            with suppress(OSError):
+                os.utime(self._folder / block_name(entry.key), (now, now))
+
+    def _enter_found(self, keys: Iterable[bytes]) -> None:
+        """Learn of blocks that others have written."""
+        files = []
+        for key in keys:
+            path = self._folder / block_name(key)
+            with suppress(OSError):
+                status = path.stat()
+                files.append((str(path), footprint_bytes(status.st_size), status.st_mtime))
+        if files:
+            found, _ = read_headers(files, self._material.digest, self._file_bytes)
+            with self._lock:
+                self._index.add_all(found)
 
     def _look(self, key: bytes) -> MissCause | None:
         """Why a block that is not in the index is not there; None if its file is."""

@@ -78,13 +78,18 @@ class TierView:
     victims: tuple[Victim, ...]
 
 
+def is_tier(path: Path) -> bool:
+    """Whether a folder is a tier's."""
+    return (path / "total").is_file()
+
+
 def check_tier(path: Path) -> None:
     """See that a folder is a tier's.
 
     Raises:
         InputError: If it is not.
     """
-    if not (path / "total").is_file():
+    if not is_tier(path):
         raise InputError("no tier here", path=str(path), hint="a server with `tiers.nvme` makes it")
 
 

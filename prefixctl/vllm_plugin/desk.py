@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core import kv_cache_utils
 
 from prefixctl.core.governing import GovernedPart, governed_part
 from prefixctl.core.pinbook import Wish
+from prefixctl.core.tenancy import salt_pseudonym
 from prefixctl.ids import BlockHash
 from prefixctl.vllm_plugin.pool import GovernedBlockPool
 from prefixctl.vllm_plugin.sharing import PublicPrefix, digest_of_salt
@@ -67,6 +68,19 @@ class Prefix:
         return f"Prefix({self.name}, {len(self.token_ids)} tokens)"
 
 
+class Below(Protocol):
+    """What lies below the device; see `tiers.below`."""
+
+    def hold(self, wishes: tuple[Wish, ...]) -> None:
+        """Keep what is pinned on the device there as well."""
+
+    def purge(self, owners: Sequence[str]) -> tuple[int, int]:
+        """Remove what these owners have in host memory: how many blocks went, and are left."""
+
+    def state(self) -> dict[str, Any]:
+        """Blocks and pins of each tier."""
+
+
 @dataclass(slots=True)
 class _Known:
     prefix: Prefix
@@ -92,6 +106,7 @@ class Desk:
         why_no_pins: str = "",
         longest_request: int,
         most_tokens: int,
+        below: Below | None = None,
     ) -> None:
         """Set up.
 
@@ -101,6 +116,7 @@ class Desk:
             why_no_pins: Why this pool can have none; empty if it can.
             longest_request: Blocks that a request of the longest length needs.
             most_tokens: The longest prompt that can be computed.
+            below: The tiers below the device, if there are any of ours.
         """
         self.governor = pool.governor
         self._pool = pool
@@ -108,6 +124,7 @@ class Desk:
         self._why_no_pins = why_no_pins
         self._longest_request = longest_request
         self._most_tokens = most_tokens
+        self._below = below
         self._share_stamp = ""
         self._known: dict[str, _Known] = {}
         self._drained: Counter[tuple[str, ...]] = Counter()
@@ -121,9 +138,32 @@ class Desk:
             "share": self._share,
             "state": self._state,
             "drain": self._drain,
+            "purge": self._purge,
         }
         arguments = dict(question)
-        return asked[arguments.pop("ask")](**arguments)
+        told = asked[arguments.pop("ask")](**arguments)
+        if self._below is not None:
+            self._below.hold(self._active())
+        return told
+
+    def _active(self) -> tuple[Wish, ...]:
+        """The wishes whose blocks are to be pinned."""
+        entries = (self._pool.pins.find(name) for name in self._known)
+        return tuple(entry.wish for entry in entries if entry is not None and entry.active)
+
+    def _purge(self, owners: Sequence[str]) -> dict[str, Any]:
+        """Let go of what these owners have on the device and in host memory, pins included.
+
+        Args:
+            owners: Pseudonyms of salts (device), and whatever else the tiers call an owner.
+        """
+        for name, known in list(self._known.items()):
+            salt = known.prefix.salt
+            if salt is not None and salt_pseudonym(salt) in owners:
+                self._unpin(name)
+        device = self._pool.purge(self.governor.owners.numbers(owners))
+        host, left = (0, 0) if self._below is None else self._below.purge(owners)
+        return {"device": device, "host": host, "left": left}
 
     def _pin(self, prefix: Mapping[str, Any]) -> dict[str, Any]:
         wanted = Prefix(**_tuples(prefix))
@@ -211,6 +251,7 @@ class Desk:
                 if blocks
             ],
             "counters": [[*name, n] for name, n in dict(self.governor.counters).items()],
+            "below": None if self._below is None else self._below.state(),
         }
 
     def _drain(self) -> dict[str, Any]:

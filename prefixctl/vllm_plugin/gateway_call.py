@@ -25,7 +25,7 @@ from prefixctl.gateway.keys import KeyRing
 from prefixctl.gateway.ledger import Ledger
 from prefixctl.gateway.live import LivePrefixes
 from prefixctl.gateway.namespaces import Namespaces, Seal
-from prefixctl.gateway.place import place, sends_words, shape_of
+from prefixctl.gateway.place import decline_tools, place, sends_words, shape_of
 from prefixctl.gateway.prefix import KEY_FIELD, PARAMETERS_FIELD, Prefix, parse_reference
 from prefixctl.gateway.rates import retry_after
 from prefixctl.gateway.record import Record
@@ -177,7 +177,10 @@ class GatewayApp:
         data = await read_body(scope, receive, site.gateway)
         received = site.clock()
         body = parse_body(data)
+        spoke_of_tools = body.keys() & {"tools", "tool_choice"}
         seal = await self._rewrite(body, route, caller, record)
+        if record.prefix and route.shape and not spoke_of_tools and not _reads_tool_calls(scope):
+            decline_tools(body, route.shape)
         strips = request_usage(body, route)
         new = to_json(body)
         added = 0 if seal is None else len(seal.salt) + len(seal.ticket)
@@ -342,6 +345,12 @@ def _refuse_early(wait_seconds: float) -> None:
             429, Reason.RATE, f"this tenant's rate is used up; try again in {seconds} s",
             retry_after_seconds=seconds,
         )  # fmt: skip
+
+
+def _reads_tool_calls(scope: Scope) -> bool:
+    """Whether the server was started with a tool parser; taken for granted if that is not known."""
+    state = getattr(scope.get("app"), "state", None)
+    return bool(getattr(getattr(state, "args", None), "enable_auto_tool_choice", True))
 
 
 def _address(scope: Scope) -> str | None:

@@ -5,9 +5,8 @@ It knows vLLM's blocks by their numbers and hashes only, so it runs and is teste
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from prefixctl.core.governing import DeviceSettings
@@ -16,6 +15,7 @@ from prefixctl.core.policy.expiry import Expiry
 from prefixctl.core.policy.make import POLICIES, depth_cost
 from prefixctl.core.policy.port import EvictionPolicy
 from prefixctl.core.policy.shares import Shared
+from prefixctl.core.tenancy import salt_pseudonym
 
 FIRST_BLOCKS_KNOWN = 4096
 MOST_OWNERS = 10_000
@@ -66,7 +66,12 @@ class Owners:
         salt = self._salt_of.get(number)
         if salt is None:
             return "unsalted" if number == 0 else "forgotten"
-        return hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
+        return salt_pseudonym(salt)
+
+    def numbers(self, pseudonyms: Collection[str]) -> set[int]:
+        """The numbers of the salts with these pseudonyms."""
+        salts = self._salt_of.items()
+        return {number for number, salt in salts if salt_pseudonym(salt) in pseudonyms}
 
     def _forget_idle(self) -> None:
         for number, salt in list(self._salt_of.items()):

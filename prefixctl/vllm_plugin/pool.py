@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockPool
@@ -356,6 +356,20 @@ class GovernedBlockPool(BlockPool):  # type: ignore[misc]
         for block in reversed(behind):
             if block.ref_cnt == 0:
                 self._emit_block_removed_events(self._empty(block, "ttl"))
+
+    def purge(self, owners: Collection[int]) -> int:
+        """Empty the blocks of these owners, so that nobody finds them; returns how many.
+
+        A block that a running request reads stays in its hands, and has no content for others.
+        """
+        doomed = [
+            block
+            for block in self.blocks
+            if self._is_governed(block) and self.governor.owner(block.block_id) in owners
+        ]
+        for block in doomed:
+            self._emit_block_removed_events(self._empty(block, "purged"))
+        return len(doomed)
 
     def _empty(self, block: KVCacheBlock, reason: str) -> list[Any]:
         number = block.block_id

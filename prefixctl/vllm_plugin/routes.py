@@ -52,6 +52,14 @@ class ResidentBody(BaseModel):
     prefixes: list[PrefixBody] = Field(max_length=1_000)
 
 
+class PurgeBody(BaseModel):
+    """Pseudonyms of owners of blocks."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    owners: list[str] = Field(min_length=1, max_length=10_000)
+
+
 def refusal(authorization: str) -> tuple[int, str] | None:
     """Status and words for who does not hold the admin token; None for who does."""
     expected = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -127,6 +135,12 @@ async def resident(body: ResidentBody, keeper: KeeperOf) -> dict[str, Any]:
     """How many leading blocks of each prefix every engine has."""
     prefixes = [prefix.model_dump() for prefix in body.prefixes]
     return {"engines": await keeper.ask({"ask": "resident", "prefixes": prefixes})}
+
+
+@router.post("/purge")
+async def purge(body: PurgeBody, keeper: KeeperOf) -> dict[str, Any]:
+    """Let go of what some owners have on the devices and in host memory."""
+    return {"engines": await keeper.ask({"ask": "purge", "owners": body.owners})}
 
 
 class AdminRoutes:

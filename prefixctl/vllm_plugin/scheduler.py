@@ -26,7 +26,7 @@ from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
 from vllm.v1.engine.core import EngineCore  # noqa: E402
 from vllm.v1.kv_cache_interface import FullAttentionSpec, RSWASpec  # noqa: E402
 
-from prefixctl.vllm_plugin.desk import Desk, prefix_hasher  # noqa: E402
+from prefixctl.vllm_plugin.desk import Below, Desk, prefix_hasher  # noqa: E402
 from prefixctl.vllm_plugin.governor import Governor, PoolShape  # noqa: E402
 from prefixctl.vllm_plugin.pool import GovernedBlockPool  # noqa: E402
 from prefixctl.vllm_plugin.sharing import Library, install  # noqa: E402
@@ -161,7 +161,17 @@ def _govern(scheduler: Any, settings: DeviceSettings) -> Desk:
         "attention: pins are for full attention only",
         longest_request=longest,
         most_tokens=scheduler.max_model_len - 1,
+        below=_below(scheduler.connector),
     )
+
+
+def _below(connector: Any) -> Below | None:
+    """The tiers below the device, if they are ours; their modules are imported for them only."""
+    if type(connector).__name__ != "GovernedConnector":
+        return None
+    from prefixctl.vllm_plugin.tiers.below import TiersBelow  # noqa: PLC0415
+
+    return TiersBelow.of(connector)
 
 
 def _refuse_strangers(scheduler: Any) -> None:

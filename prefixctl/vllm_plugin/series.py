@@ -16,7 +16,7 @@ _LABELS = ("model_name", "engine")
 
 EVICTIONS = Counter(
     "prefixctl_evictions",
-    "Cached blocks that went: for want of room (capacity), too old (ttl), reset, or invalid.",
+    "Cached blocks that went: for want of room (capacity), too old (ttl), reset, invalid, purged.",
     (*_LABELS, "reason"),
 )
 CROSS_TENANT_HITS = Counter(

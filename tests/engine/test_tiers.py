@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tier_bench import Bench, hits, key
+from tiered import (
+    BLOCK,
+    PROJECT,
+    ask_all,
+    differs,
+    kill,
+    request_of,
+    tiered,
+    tiers_of,
+    wait_for_files,
+    whole,
+)
 
-from prefixctl.api.serve import build_serve_command
-from prefixctl.config import Config, NvmeConfig, TiersConfig, load_config
-from prefixctl.core.ports import ChatRequest, Completion
-from prefixctl.engine.http import HttpEngine
-from prefixctl.engine.launch import Server, free_port
+from prefixctl.config import NvmeConfig, TiersConfig, load_config
 
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's, at import
 ]
-NEAR_TIE = 1e-3
-BLOCK = 32
-WORDS = [
-    "parcel",
-    "refund",
-    "invoice",
-    "clerk",
-    "harbour",
-    "window",
-    "letter",
-    "tariff",
-    "garden",
-    "ledger",
-]
-PROJECT = """\
-prompts: templates
-targets:
-  tiered:
-    model: model
-    dtype: float32
-    block_size: 32
-    servers: ["{url}"]
-"""
 
 
 # ---- our worker, against a plain copy ----
-
-
-def key(number: int, group: int = 0) -> bytes:
-    return number.to_bytes(32, "big") + group.to_bytes(4, "big")
 
 
 @dataclass
@@ -191,89 +170,6 @@ def test_pinned_chunks_stay_in_host_memory():
 # ---- our NVMe tier, in vLLM's own manager ----
 
 
-class Bench:
-    """vLLM's tiering manager over our NVMe tier; rows of plain memory in place of a region."""
-
-    ROW = 4096
-
-    def __init__(self, folder: Path, rows: int = 8, threads: int = 2) -> None:
-        import numpy as np
-        from vllm.v1.kv_offload.tiering.manager import (
-            CPUPrimaryTierOffloadingManager,
-            TieringOffloadingManager,
-        )
-
-        from prefixctl.core.tiering import NvmeSettings, TierSettings
-        from prefixctl.vllm_plugin.tiers.nvme import NvmeTier
-
-        self.memory = np.zeros((rows, self.ROW), dtype=np.int8)
-        region = SimpleNamespace(
-            create_kv_memoryview=lambda: memoryview(self.memory), cleanup=lambda: None
-        )
-        self.primary = CPUPrimaryTierOffloadingManager(
-            num_chunks=rows,
-            mmap_region=region,
-            cache_policy="GovernedCachePolicy",
-            cache_policy_module_path="prefixctl.vllm_plugin.tiers.host_policy",
-        )
-        nvme = NvmeSettings(path=str(folder), max_bytes=2**20, threads=threads)
-        groups = (SimpleNamespace(tokens_per_block=BLOCK, layer_names=("a",)),)
-        parallel = SimpleNamespace(tp_size=1, pp_size=1, pcp_size=1, dcp_size=1)
-        config = SimpleNamespace(
-            groups=groups,
-            parallel=parallel,
-            cache=SimpleNamespace(tokens_per_hash=BLOCK, blocks_per_chunk=1),
-            worker_kv_bytes_per_block=self.ROW,
-            replicated_layout=False,
-            canonical_layout=False,
-            kv_cache_layout=None,
-        )
-        spec = SimpleNamespace(
-            tier_settings=TierSettings(host_bytes=1, nvme=nvme),
-            engine_facts={"model": "test"},
-            secret=None,
-            config=config,
-        )
-        self.tier = NvmeTier(spec, self.primary.get_kv_memoryview(), "NvmeTier")
-        self.manager = TieringOffloadingManager(self.primary, [self.tier])
-        self.folder = folder
-
-    def context(self, name: str, count: int):
-        from vllm.v1.kv_offload.base import ReqContext
-
-        context = ReqContext(req_id=name)
-        for number in range(count):
-            context.set_offload_key_position(key(number), (number + 1) * BLOCK)
-        self.manager.on_new_request(context)
-        return context
-
-    def step(self) -> None:
-        from vllm.v1.kv_offload.base import ScheduleEndContext
-
-        self.manager.on_schedule_end(ScheduleEndContext(new_req_ids=(), preempted_req_ids=()))
-
-    def finish(self) -> None:
-        deadline = time.monotonic() + 20
-        while self.manager.has_pending_work():
-            assert time.monotonic() < deadline, "a job never ended"
-            self.step()
-            time.sleep(0.005)
-
-    def store(self, name: str, count: int) -> None:
-        """A request computes blocks, each filled with its number plus one."""
-        context = self.context(name, count)
-        keys = [key(number) for number in range(count)]
-        output = self.manager.prepare_store(keys, context)
-        for stored, chunk in zip(output.keys_to_store, output.store_spec.chunk_ids, strict=True):
-            self.memory[chunk] = int.from_bytes(stored[:32], "big") + 1
-        self.manager.complete_store(output.keys_to_store, context)
-        self.manager.on_request_finished(context)
-        self.finish()
-
-    def files(self) -> list[Path]:
-        return sorted(self.folder.rglob("*.kv"), key=lambda p: p.name)
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     from prefixctl.tiers.index import Rules
@@ -283,32 +179,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path / "tier")
     yield made
     made.manager.shutdown()
-
-
-def hits(bench: Bench, name: str, count: int) -> list[bool]:
-    """Look a chain up until all is decided, as the scheduler does; what could be loaded."""
-    from vllm.v1.kv_offload.base import LookupResult
-
-    context = bench.context(name, count)
-    for _ in range(400):
-        results = []
-        for number in range(count):
-            results.append(bench.manager.lookup(key(number), context))
-            if results[-1] is LookupResult.MISS:
-                break
-        bench.step()
-        if not any(r in {LookupResult.RETRY, LookupResult.HIT_PENDING} for r in results):
-            break
-        time.sleep(0.005)
-    else:
-        pytest.fail("the lookup never ended")
-    found = [r is LookupResult.HIT for r in results] + [False] * (count - len(results))
-    for number in range(sum(found)):
-        chunk = bench.primary._policy.get(key(number)).chunk_id
-        assert (bench.memory[chunk] == number + 1).all(), "a wrong row"
-    bench.manager.on_request_finished(context)
-    bench.finish()
-    return found
 
 
 def test_blocks_go_down_and_come_up_again(bench):
@@ -413,70 +283,6 @@ def test_weights_that_change_in_place_are_another_material(tmp_path):
 
 
 # ---- real servers ----
-
-
-def request_of(seed: int, words: int) -> ChatRequest:
-    choose = random.Random(seed)
-    text = " ".join(choose.choice(WORDS) for _ in range(words))
-    return ChatRequest(messages=({"role": "user", "content": f"{seed} {text}"},))
-
-
-def differs(one: Completion, two: Completion) -> bool:
-    """Whether outputs part elsewhere than at a near tie."""
-    for at, (a, b) in enumerate(zip(one.token_ids, two.token_ids, strict=True)):
-        if a != b:
-            best = sorted(one.logprobs[at].values(), reverse=True)
-            return best[0] - best[1] > NEAR_TIE
-    return False
-
-
-@contextmanager
-def tiered(config: Config, log: Path) -> Iterator[tuple[HttpEngine, Server]]:
-    port = free_port()
-    command = build_serve_command(config, None, target="tiered", port=port)
-    with Server(command, log=log, environment=os.environ) as server, HttpEngine(server.url) as http:
-        yield http, server
-
-
-def kill(server: Server) -> None:
-    """As a crash would."""
-    os.killpg(server.process_id, signal.SIGKILL)
-
-
-def tiers_of(model_folder: Path, tmp_path: Path, **server) -> Config:
-    path = model_folder / "tiered.yaml"
-    path.write_text(PROJECT.format(url="http://127.0.0.1:1"))
-    config = load_config(path)
-    settings = {
-        "max_model_len": 2048, "kv_cache_gib": 1,
-        "extra_args": ("--enforce-eager", "--num-gpu-blocks-override", "100"),
-    }  # fmt: skip
-    nvme = NvmeConfig(path=tmp_path / "tier", gib=0.25)
-    return config.model_copy(
-        update={
-            "server": config.server.model_copy(update=settings | server),
-            # Smaller than what is asked for, so that requests come down to the disk.
-            "tiers": TiersConfig(host_gib=0.005, nvme=nvme),
-        }
-    )
-
-
-def ask_all(engine: HttpEngine, requests: list[ChatRequest]) -> list[Completion]:
-    return [engine.complete_tokens(request, max_tokens=6) for request in requests]
-
-
-def wait_for_files(folder: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while len(list(folder.rglob("*.kv"))) < count:
-        assert time.monotonic() < deadline, "blocks were not stored"
-        time.sleep(0.1)
-
-
-def whole(completions: list[Completion]) -> bool:
-    """Whether each request hit all its full blocks."""
-    return all(
-        c.use.cached_tokens == (c.use.prompt_tokens - 1) // BLOCK * BLOCK for c in completions
-    )
 
 
 def test_after_a_crash_prefixes_come_from_the_disk_and_outputs_are_equal(model_folder, tmp_path):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -153,7 +154,14 @@ class Shop:
             account=self.records.append,
             block_tokens=16,
         )
-        self.app = GatewayApp(self.server, self.site)
+        self.gateway = GatewayApp(self.server, self.site)
+        self.tool_parser = True
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        """The gateway inside an application with vLLM's state."""
+        args = SimpleNamespace(enable_auto_tool_choice=self.tool_parser)
+        app = SimpleNamespace(state=SimpleNamespace(args=args))
+        await self.gateway({**scope, "app": app}, receive, send)
 
     def client(self, address: str = "10.0.0.9") -> httpx.AsyncClient:
         """A client of the gateway, from an address."""

@@ -65,6 +65,12 @@ def test_a_wrong_file_names_line_and_way_out(
     assert hint in (error.hint or "")
 
 
+@pytest.mark.parametrize(("word", "sharing"), [("on", "on"), ("off", "off"), ('"on"', "on")])
+def test_a_bare_word_of_yaml_is_taken_as_written(tmp_path: Path, word: str, sharing: str) -> None:
+    text = f"tenancy: {{sharing: {word}}}\ngateway: {{enabled: true}}\n"
+    assert load(tmp_path, text).tenancy.sharing == sharing
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
         load_config(tmp_path / "nowhere.yaml")

@@ -228,11 +228,11 @@ def test_the_serve_command_says_all_that_the_lock_depends_on(tmp_path: Path) -> 
         "--enable-prefix-caching",
         "--enable-prompt-tokens-details",
         "--data-parallel-size 2",
+        "--kv-cache-memory-bytes 2147483648",
         '"endpoint": "tcp://*:5557"',
     ):
         assert part in line
     assert command.environment["PYTHONHASHSEED"] == "7"
-    assert command.environment["VLLM_CPU_KVCACHE_SPACE"] == "2"
     assert command.url == "http://127.0.0.1:9"
 
 

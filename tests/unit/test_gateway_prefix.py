@@ -171,6 +171,24 @@ def test_tools_of_the_client_stand_behind(shop: Shop) -> None:
     assert error(ask(shop, "support", messages=[ASK], tools=TOOLS)) == (422, "prefix_parameters")
 
 
+@pytest.mark.parametrize(
+    ("path", "more", "parser", "choice"),
+    [
+        (CHAT, {"messages": [ASK]}, False, "none"),
+        ("/v1/responses", {"input": "Where?"}, False, "none"),
+        ("/v1/messages", {"messages": [ASK], "max_tokens": 1}, False, {"type": "none"}),
+        (CHAT, {"messages": [ASK]}, True, None),
+        (CHAT, {"messages": [ASK], "tool_choice": "auto"}, False, "auto"),
+    ],
+)
+def test_without_a_tool_parser_tools_of_the_prefix_are_not_to_be_called(
+    path: str, more: dict[str, Any], parser: bool, choice: Any, shop: Shop
+) -> None:
+    shop.tool_parser = parser
+    ask(shop, "support", path, **more)
+    assert shop.server.body.get("tool_choice") == choice
+
+
 def test_a_completion(shop: Shop) -> None:
     ask(shop, "many", "/v1/completions", prompt="Go on", prefix_parameters={"tone": "kind"})
     text = "Be kind at Alpine in 2026.\n\nThe rules."

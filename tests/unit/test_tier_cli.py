@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from sample import write_prompt
-from tiering import OURS, ROOM, body_of, file_of, open_store, put
+from tiering import OURS, ROOM, body_of, file_of, load, open_store, put
 from typer.testing import CliRunner
 
 from prefixctl.api import tiers as api
+from prefixctl.api.tenants import group_salt, tenant_salt
 from prefixctl.cli.main import app
 from prefixctl.config import load_config
-from prefixctl.core.tenancy import Secret, pseudonym
+from prefixctl.core.tenancy import Secret, key_owners, pseudonym, salt_pseudonym
 from prefixctl.core.tiering import TierSettings
+from prefixctl.engine.admin import Cleared
 from prefixctl.engine.launch import serve_command
-from prefixctl.errors import ConfigError, ExitCode, InputError, UsageError
+from prefixctl.errors import ConfigError, ExitCode, InputError, UnreachableError, UsageError
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.directory import block_name
+from prefixctl.tiers.keyring import KeyRing, create_key
 from prefixctl.tiers.write import Place
 
 SECRET = "0123456789abcdef-secret"
@@ -38,6 +42,10 @@ prefixctl_tier_misses_total{cause="checksum",engine="1",model_name="m",tier="nvm
 prefixctl_tier_load_seconds_total{engine="0",model_name="m",tier="nvme"} 0.024
 prefixctl_tier_evictions_total{engine="0",model_name="m",reason="space",tier="nvme"} 4.0
 prefixctl_tier_bytes{engine="0",model_name="m",tier="nvme"} 4096.0
+prefixctl_tier_pinned_blocks{engine="0",model_name="m",tier="nvme"} 5.0
+prefixctl_tier_bytes{engine="0",model_name="m",tier="host"} 777.0
+prefixctl_tier_pinned_blocks{engine="0",model_name="m",tier="host"} 3.0
+prefixctl_tier_evictions_total{engine="0",model_name="m",reason="space",tier="host"} 9.0
 vllm:prompt_tokens_total{engine="0",model_name="m"} 1000.0
 vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="m",source="device"} 400.0
 vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="m",source="disk"} 250.0
@@ -124,27 +132,25 @@ def test_show_reads_a_servers_counters(project, monkeypatch):
     assert (server.hits, server.misses) == (12, {"absent": 3, "checksum": 2})
     assert server.cached_tokens == {"device": 400, "disk": 250}
     assert server.load_ms == pytest.approx(2.0)
+    assert (server.bytes, server.pinned) == (4096, 5)
+    assert (server.evictions, server.host) == ({"space": 4}, {"bytes": 777, "pinned_blocks": 3})
     shown = run(project, "show", "--server", "http://a").output
     assert "device 40.0%, disk 25.0%" in shown
     assert "misses: absent 3, checksum 2" in shown
+    assert "pinned: disk 5, host memory 3" in shown
     with pytest.raises(InputError, match="no tier of ours"):
         api.show_tiers(config_of(project), servers=["http://b"])
 
 
 def test_purge_removes_a_tenant_and_its_key_and_nobody_else(project):
-    from prefixctl.api.tenants import tenant_salt
-
     config, secret = config_of(project), Secret(SECRET.encode())
     assert run(project, "key", "shop").exit_code == 0
     assert run(project, "key", "bank").exit_code == 0
     assert (project / "keys").stat().st_mode & 0o077 == 0
     store = open_store(project / "tier")
     put(store, 0, owner=owner_tag(pseudonym(secret, "shop")))
-    import hashlib
-
     salt = tenant_salt(config, secret, "shop", "tiny-model")
-    digest = hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
-    put(store, 1, owner=owner_tag(digest))
+    put(store, 1, owner=owner_tag(salt_pseudonym(salt)))
     put(store, 0, 1, owner=owner_tag(pseudonym(secret, "bank")))
     done = run(project, "purge", "shop")
     assert done.exit_code == 0
@@ -156,6 +162,137 @@ def test_purge_removes_a_tenant_and_its_key_and_nobody_else(project):
     assert "bank" in keys
     again = api.purge(config, "shop", group=False, environment={"PREFIXCTL_TEST_SECRET": SECRET})
     assert (again.blocks, again.key_destroyed) == (0, False)
+
+
+def test_purging_a_group_takes_its_blocks_of_every_epoch_and_no_tenants(project):
+    config, secret = config_of(project), Secret(SECRET.encode())
+    store = open_store(project / "tier")
+    create_key(project / "keys", "bank")
+    at_gateway = [pseudonym(secret, name) for name in ("group:shop", "shop")]
+    epochs = (config.tenancy.model_copy(update={"epoch": e}) for e in (0, 1))
+    later = [config.model_copy(update={"tenancy": tenancy}) for tenancy in epochs]
+    salts = [group_salt(each, secret, "shop", "tiny-model") for each in later]
+    salts.append(tenant_salt(config, secret, "shop", "tiny-model"))
+    for chain, owner in enumerate([*at_gateway, *map(salt_pseudonym, salts)]):
+        put(store, 0, chain, owner=owner_tag(owner))
+    assert run(project, "purge", "shop", "--group").exit_code == 0
+    left = [chain for chain in range(5) if file_of(store, 0, chain).exists()]
+    assert left == [1, 4], "a tenant of the same name lost its blocks, or the group kept some"
+
+
+def test_a_key_is_for_what_comes_by_the_gateway_and_by_salt_alone(project):
+    config, secret = config_of(project), Secret(SECRET.encode())
+    create_key(project / "keys", "shop")
+    names_of = partial(key_owners, secret, models=["tiny-model"], epoch=0)
+    ring = KeyRing(project / "keys", names_of=names_of)
+    store = open_store(project / "tier", keyring=ring)
+    salts = [salt_of(config, secret, "shop", "tiny-model") for salt_of in (tenant_salt, group_salt)]
+    names = [pseudonym(secret, "shop"), pseudonym(secret, "group:shop")]
+    for chain, owner in enumerate([*names, *map(salt_pseudonym, salts)]):
+        assert put(store, 0, chain, owner=owner_tag(owner))
+        assert load(store, 0, chain) == "hit"
+    stranger = tenant_salt(config, secret, "bank", "tiny-model")
+    assert not put(store, 0, 9, owner=owner_tag(salt_pseudonym(stranger)))
+    assert store.snapshot()["refused"]["no_key"] == 1
+
+
+class FakeServers:
+    """A test double for `AdminClient`: servers that hold blocks, one of which is still in use."""
+
+    def __init__(self, config, secret, *, busy=1, down=()):
+        salt = tenant_salt(config, secret, "shop", "tiny-model")
+        self.expected = {pseudonym(secret, "shop"), salt_pseudonym(salt)}
+        self.busy, self.down, self.asked = busy, down, []
+
+    def __call__(self, url, token):
+        assert token == "token"
+        return FakeServer(self, url)
+
+
+class FakeServer:
+    def __init__(self, servers, url):
+        self.servers, self.url = servers, url
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def purge(self, owners):
+        assert set(owners) > self.servers.expected
+        if self.url in self.servers.down:
+            raise UnreachableError(f"{self.url} does not answer")
+        self.servers.asked.append(self.url)
+        first = self.servers.asked.count(self.url) == 1
+        left = self.servers.busy if first or self.servers.busy > 1 else 0
+        return [Cleared(device=3 if first else 0, host=2 if first else 1, left=left)]
+
+
+ENVIRONMENT = {"PREFIXCTL_TEST_SECRET": SECRET, "PREFIXCTL_ADMIN_TOKEN": "token"}
+SERVED = CONFIG.replace("block_size: 16", 'block_size: 16, servers: ["http://a", "http://b"]')
+
+
+def test_purge_asks_the_targets_servers_until_nothing_is_in_use(project, monkeypatch):
+    config = config_of(project, SERVED)
+    servers = FakeServers(config, Secret(SECRET.encode()))
+    monkeypatch.setattr(api, "AdminClient", servers)
+    create_key(project / "keys", "shop")
+    open_store(project / "tier")
+    done = api.purge(config, "shop", group=False, environment=ENVIRONMENT)
+    assert servers.asked == ["http://a", "http://a", "http://b", "http://b"]
+    assert done.device == done.host == {"http://a": 3, "http://b": 3}
+    assert (done.left, done.exit_code) == (0, ExitCode.OK)
+
+
+def test_purge_says_what_is_left_and_who_did_not_answer(project, monkeypatch):
+    config = config_of(project, SERVED)
+    open_store(project / "tier")
+    create_key(project / "keys", "shop")
+    stuck = FakeServers(config, Secret(SECRET.encode()), busy=2)
+    monkeypatch.setattr(api, "AdminClient", stuck)
+    done = api.purge(
+        config, "shop", group=False, environment=ENVIRONMENT, servers=["http://a"],
+        patience_seconds=0.0,
+    )  # fmt: skip
+    assert (done.left, done.exit_code) == (2, ExitCode.FINDINGS)
+    down = FakeServers(config, Secret(SECRET.encode()), down=("http://b",))
+    monkeypatch.setattr(api, "AdminClient", down)
+    monkeypatch.setenv("PREFIXCTL_ADMIN_TOKEN", "token")
+    told = run(project, "purge", "shop")
+    assert told.exit_code == ExitCode.UNREACHABLE
+    assert "http://a: 3 blocks of the device, 3 of host memory" in told.output
+    assert "http://b: not known what it holds" in told.output
+
+
+def test_purge_makes_no_folder_and_needs_no_disk_where_servers_run(project, monkeypatch):
+    secret = Secret(SECRET.encode())
+    without = SERVED.partition("tiers:")[0]
+    config = config_of(project, without)
+    monkeypatch.setattr(api, "AdminClient", FakeServers(config, secret))
+    done = api.purge(config, "shop", group=False, environment=ENVIRONMENT)
+    assert (done.device["http://a"], done.blocks, done.exit_code) == (3, 0, ExitCode.OK)
+    create_key(project / "keys", "shop")
+    assert api.purge(config_of(project), "shop", group=False, environment=ENVIRONMENT).key_destroyed
+    assert not (project / "tier").exists()
+    with pytest.raises(ConfigError, match="no NVMe tier"):
+        api.purge(
+            config_of(project, CONFIG.partition("tiers:")[0]), "shop", group=False,
+            environment=ENVIRONMENT,
+        )  # fmt: skip
+
+
+def test_purge_without_the_servers_token_changes_nothing(project):
+    create_key(project / "keys", "shop")
+    store = open_store(project / "tier")
+    put(store, 0, owner=owner_tag(pseudonym(Secret(SECRET.encode()), "shop")))
+    with pytest.raises(ConfigError, match="no admin token"):
+        api.purge(
+            config_of(project, SERVED), "shop", group=False,
+            environment={"PREFIXCTL_TEST_SECRET": SECRET},
+        )  # fmt: skip
+    assert "shop" in (project / "keys").read_text()
+    assert file_of(store, 0).exists()
 
 
 def test_retire_names_a_version(project):
@@ -246,7 +383,6 @@ def test_exit_codes_of_precompute():
 
 def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt):
     from prefixctl.api.rekey import rekey
-    from prefixctl.api.tenants import group_salt
     from prefixctl.api.tiers import full_blocks, in_tier
     from prefixctl.api.versions import bump_prompts, publish_prompts
     from prefixctl.prompts.target import load_target, measure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -231,6 +232,45 @@ def test_what_was_used_stays_after_a_restart(tmp_path):
     put(store, 0, 9)
     assert store.contains(key_of(0, 0))
     assert not store.contains(key_of(0, 1))
+
+
+def test_wanted_blocks_are_kept_whether_they_are_there_or_come_later(tmp_path):
+    store = open_store(tmp_path, blocks=8, rules=Rules(pinned_share=0.5))
+    put(store, 0)
+    store.want([key_of(n) for n in range(3)])
+    assert store.snapshot()["pinned_blocks"] == 1
+    put(store, 1)
+    for chain in range(1, 20):
+        put(store, 0, chain)
+    assert [load(store, n) for n in (0, 1, 2)] == ["hit", "hit", "absent"]
+    store.want([key_of(1)])
+    assert store.snapshot()["pinned_blocks"] == 1
+    store.want([])
+    assert store.snapshot()["pinned_blocks"] == 0
+    for chain in range(20, 40):
+        put(store, 0, chain)
+    assert load(store, 0) == load(store, 1) == "absent"
+
+
+def test_wanted_blocks_do_not_expire_and_others_that_share_the_folder_keep_them(tmp_path):
+    clock = Clock(time.time())
+    ours = open_store(tmp_path, rules=Rules(ttl_seconds=1000.0, pinned_share=0.5), clock=clock)
+    other = open_store(tmp_path, rules=Rules(ttl_seconds=1000.0), clock=clock)
+    put(other, 0)
+    put(other, 0, 1)
+    ours.want([key_of(0)])
+    ours.renew()
+    assert ours.snapshot()["pinned_blocks"] == 1, "what another process has written was not found"
+    for _ in range(30):
+        clock.now += 100
+        ours.renew()
+    assert load(ours, 0) == "hit"
+    assert load(ours, 0, 1) == "expired"
+    for chain in range(2, 30):
+        clock.now += 101
+        ours.renew()
+        put(other, 0, chain)
+    assert load(other, 0) == "hit", "another process has evicted it"
 
 
 def test_pinned_blocks_stay_and_the_cap_holds(tmp_path):

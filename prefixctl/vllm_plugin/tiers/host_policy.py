@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, order_request_keys
 
 from prefixctl.core.policy.blocks import Blocks
+from prefixctl.core.policy.expiry import Expiry
 from prefixctl.core.policy.make import POLICIES
 from prefixctl.core.policy.pins import Pinned, PinOutcome
 from prefixctl.core.policy.port import EvictionPolicy
@@ -22,16 +24,22 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
 
     A chunk that is being filled or read is in use; an idle one may go, the last of a prefix
     first. vLLM makes the policy by name, with the capacity alone: `rules` is set before.
+
+    Attributes:
+        rules: What to keep.
+        clock: The time in seconds.
     """
 
     rules: ClassVar[Rules] = Rules()
+    clock: ClassVar[Callable[[], float]] = time.monotonic
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
+        self._wanted: dict[bytes, None] = {}
         self.clear()
 
     def clear(self) -> None:
-        """Forget all chunks."""
+        """Forget all chunks; what is to be kept stays so."""
         capacity, rules = self.cache_capacity, type(self).rules
         kind, blocks = POLICIES[rules.policy], Blocks(capacity)
         inner: EvictionPolicy = (
@@ -39,13 +47,25 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
             if rules.shares
             else kind.make(blocks, rules.depth_cost)
         )
+        ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
+        clock = type(self).clock
+        self._expiry = Expiry(inner, size=capacity, ttl_seconds=ttl, clock=clock)
         cap = int(capacity * rules.pinned_share)
-        self._policy = Pinned(inner, size=capacity, cap=cap)
+        self._policy = Pinned(self._expiry, size=capacity, cap=cap)
         self._chunks: dict[bytes, Any] = {}
         self._keys: dict[int, bytes] = {}
         self._idle: set[bytes] = set()
         self._expected: dict[bytes, tuple[bytes, bytes]] = {}
         self._owners: dict[bytes, int] = {NO_OWNER: 0}
+        self._owner_of: dict[bytes, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    @property
+    def pinned(self) -> int:
+        """Chunks that no eviction may choose."""
+        return self._policy.pinned
 
     def get(self, key: bytes) -> Any:
         """The chunk of a key, None if there is none."""
@@ -62,15 +82,30 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         above = self._chunks.get(parent)
         number = self._owners.setdefault(owner, len(self._owners))
         self._chunks[key] = chunk
+        self._owner_of[key] = owner
         self._keys[chunk.chunk_id] = key
         names: list[Hashable] = [key]
         slot = None if above is None else above.chunk_id
         self._policy.admit([chunk.chunk_id], names, slot, number)
+        if key in self._wanted:
+            self._policy.pin([chunk.chunk_id])
         if chunk.ref_cnt == 0:
             self.mark_evictable(key)
 
+    def is_expired(self, key: bytes) -> bool:
+        """Whether nobody has used a chunk for too long; one in use or pinned has no age."""
+        return key in self._idle and not self._expiry.fresh([self._chunks[key].chunk_id])
+
+    def of_owners(self, tags: Collection[bytes]) -> list[bytes]:
+        """The keys of these owners' chunks, the deepest of a prefix first."""
+        return [key for key, owner in reversed(self._owner_of.items()) if owner in tags]
+
+    def is_idle(self, key: bytes) -> bool:
+        """Whether nobody reads or fills a chunk."""
+        return key in self._idle
+
     def remove(self, key: bytes) -> None:
-        """A store has failed."""
+        """A store has failed, or the chunk has to go."""
         chunk = self._chunks[key]
         self._policy.drop([chunk.chunk_id])
         self._forget(chunk.chunk_id)
@@ -118,6 +153,13 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         self._idle.discard(key)
         self._policy.hold([self._chunks[key].chunk_id], hit=False)
 
+    def want(self, keys: Iterable[bytes]) -> None:
+        """Keep these chunks and no others, the root first: those that are here or will come."""
+        wanted = dict.fromkeys(keys)
+        self.unpin([key for key in self._wanted if key not in wanted])
+        self._wanted = wanted
+        self.pin(list(wanted))
+
     def pin(self, keys: Sequence[bytes]) -> PinOutcome:
         """Keep chunks, the root first, up to the share of the rules."""
         return self._policy.pin([self._chunks[k].chunk_id for k in keys if k in self._chunks])
@@ -129,5 +171,5 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def _forget(self, slot: int) -> None:
         key = self._keys.pop(slot)
-        del self._chunks[key]
+        del self._chunks[key], self._owner_of[key]
         self._idle.discard(key)

@@ -1,4 +1,4 @@
-"""The NVMe tier's counters as series on vLLM's own ``/metrics``."""
+"""The tiers' counters as series on vLLM's own ``/metrics``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _COUNTERS = {
     STORE_SECONDS: ("Seconds spent on writing blocks.", ()),
 }
 _GAUGES = {
-    BYTES: "Disk space of all blocks in the folder, of all servers.",
-    MAX_BYTES: "Disk space that they may take.",
+    BYTES: "Space of all blocks; on the disk of all servers that share the folder.",
+    MAX_BYTES: "Space that they may take.",
     BLOCKS: "Blocks of this server's model that it knows of.",
     PINNED: "Blocks that no eviction may choose.",
 }
@@ -48,6 +48,20 @@ def definitions() -> dict[str, Any]:
         for name, text in _GAUGES.items()
     }
     return {**counters, **gauges}
+
+
+def host_stats(
+    left: Mapping[str, int], *, blocks: int, pinned: int, block_bytes: int, capacity: int
+) -> OffloadingConnectorStats:
+    """The host tier: what left since the last call by reason, and what is there."""
+    made = OffloadingConnectorStats()
+    for reason, count in left.items():
+        made.increase_counter(EVICTIONS, count, ("host", reason))
+    made.set_gauge(BYTES, blocks * block_bytes, ("host",))
+    made.set_gauge(MAX_BYTES, capacity * block_bytes, ("host",))
+    made.set_gauge(BLOCKS, blocks, ("host",))
+    made.set_gauge(PINNED, pinned, ("host",))
+    return made
 
 
 def stats(before: Mapping[str, Any], now: Mapping[str, Any]) -> OffloadingConnectorStats:

@@ -15,7 +15,7 @@ from vllm.v1.kv_offload.base import LookupResult, Medium, RequestOffloadingConte
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from prefixctl.core.policy.make import depth_cost
-from prefixctl.core.tenancy import pseudonym
+from prefixctl.core.tenancy import key_owners
 from prefixctl.core.tiering import NvmeSettings
 from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import KeyRing
@@ -141,6 +141,16 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         if used:
             self._running.add(self._writers.submit(self._store.use, used))
 
+    @property
+    def store(self) -> BlockStore:
+        """Its blocks."""
+        return self._store
+
+    def renew_later(self) -> None:
+        """Let a thread do `BlockStore.renew`."""
+        self._running = {future for future in self._running if not future.done()}
+        self._running.add(self._writers.submit(self._store.renew))
+
     def drain_jobs(self) -> None:
         """Wait until nothing touches the host tier's memory."""
         wait(self._running)
@@ -219,9 +229,7 @@ def snapshot() -> list[dict[str, Any]]:
 
 def open_store(spec: Any, settings: NvmeSettings, row_bytes: int) -> BlockStore:
     """The store for the rows of a spec; errors as in `BlockStore`."""
-    secret = spec.secret
-    name_of = (lambda name: name) if secret is None else lambda name: pseudonym(secret, name)
-    keys = None if settings.key_file is None else KeyRing(Path(settings.key_file), name_of=name_of)
+    keys = None if settings.key_file is None else _keyring(spec, Path(settings.key_file))
     facts = {**spec.engine_facts, **layout_facts(spec.config), "row_bytes": row_bytes}
     tokens = max(group.tokens_per_block for group in spec.config.groups)
     return BlockStore(
@@ -237,4 +245,15 @@ def open_store(spec: Any, settings: NvmeSettings, row_bytes: int) -> BlockStore:
             pinned_share=settings.pin_share,
         ),
         keyring=keys,
+    )
+
+
+def _keyring(spec: Any, path: Path) -> KeyRing:
+    """The keys of tenants and groups; without a secret a name stands for itself."""
+    secret, told = spec.secret, spec.tier_settings
+    if secret is None:
+        return KeyRing(path)
+    models = () if told.model is None else (told.model,)
+    return KeyRing(
+        path, names_of=lambda name: key_owners(secret, name, models=models, epoch=told.epoch)
     )

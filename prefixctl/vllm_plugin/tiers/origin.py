@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixctl.core.tenancy import Secret
+from prefixctl.core.tenancy import Secret, salt_pseudonym
 from prefixctl.core.ticket import TICKET_ARGUMENT, read_ticket
 from prefixctl.core.tiering import EXTRA_NAME
 from prefixctl.tiers.block import MOST_LABEL_BYTES, NO_OWNER, owner_tag
@@ -47,8 +46,7 @@ def name_origin(request: Any, secret: Secret | None) -> dict[str, Any]:
     if ticket is not None:
         return {**params, EXTRA_NAME: {"owner": ticket.tenant, "label": ticket.prefix}}
     if salt:
-        digest = hashlib.sha256(b"prefixctl-owner-1" + salt.encode()).hexdigest()[:12]
-        return {**params, EXTRA_NAME: {"owner": digest, "label": ""}}
+        return {**params, EXTRA_NAME: {"owner": salt_pseudonym(salt), "label": ""}}
     return params
 
 

@@ -53,6 +53,30 @@ SEAMS = (
         why="copies on a CPU-only host",
     ),
     Seam(
+        module=f"{_OFFLOAD}.cpu.manager",
+        name="CPUOffloadingManager.lookup",
+        parameters=("self", "key", "req_context"),
+        why="time to live in host memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.manager",
+        name="CPUOffloadingManager.prepare_store",
+        parameters=("self", "keys", "req_context"),
+        why="what leaves host memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.manager",
+        name="CPUOffloadingManager._free_chunk",
+        parameters=("self", "chunk"),
+        why="removing a tenant from host memory",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.scheduler",
+        name="OffloadingConnectorScheduler.__init__",
+        parameters=("self", "spec", "vllm_config", "kv_cache_config"),
+        why="pins in the tiers",
+    ),
+    Seam(
         module=f"{_OFFLOAD}.cpu.policies.base",
         name="CachePolicy.evict",
         parameters=("self", "n", "protected"),

@@ -16,8 +16,9 @@ from prefixctl.core.policy.make import depth_cost
 from prefixctl.core.tenancy import Secret
 from prefixctl.core.tiering import TierSettings
 from prefixctl.tiers.index import Rules
-from prefixctl.vllm_plugin.tiers import seams
+from prefixctl.vllm_plugin.tiers import metrics, seams
 from prefixctl.vllm_plugin.tiers.cpu_worker import HostCopyWorker
+from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
 from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 from prefixctl.vllm_plugin.tiers.settings import settings_of
 
@@ -48,21 +49,28 @@ class GovernedTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         GovernedCachePolicy.rules = Rules(
             policy=settings.policy,
             depth_cost=depth_cost(tokens * config.cache.blocks_per_chunk),
-            ttl_seconds=None,
+            ttl_seconds=settings.ttl_seconds,
             shares=settings.tenant_shares,
             pinned_share=settings.pin_share,
         )
         self.eviction_policy = GovernedCachePolicy.__name__
         self.cache_policy_module_path = GovernedCachePolicy.__module__
 
+    @classmethod
+    def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, Any]:
+        """VLLM's series and ours."""
+        return {**super().build_metric_definitions(extra_config), **metrics.definitions()}
+
     def get_manager(self) -> Any:
-        """VLLM's manager of the tiers.
+        """VLLM's manager of the tiers, with a governed host tier.
 
         By now every worker has mapped the host tier's file (the engine makes its workers before
         its scheduler), so its name can go: no way to die leaves it behind.
         """
         first = self._manager is None
         manager = super().get_manager()
+        if first:
+            GovernedHostTier.adopt(manager.primary_tier)
         region = self._scheduler_mmap
         if first and region is not None and not region._creator:  # noqa: SLF001 - see seams
             with suppress(FileNotFoundError):

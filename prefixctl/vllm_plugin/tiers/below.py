@@ -1,0 +1,82 @@
+"""What lies below the device, as the engine's desk sees it: pins, purging, occupancy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from vllm.v1.kv_offload.base import make_offload_key
+
+from prefixctl.core.pinbook import Wish
+from prefixctl.tiers.block import owner_tag
+from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
+from prefixctl.vllm_plugin.tiers.nvme import NvmeTier
+
+RENEW_SECONDS = 5.0
+"""How often at most the tiers are told again what is pinned."""
+
+
+class TiersBelow:
+    """Host memory and disk of one engine; to be called from the scheduler's thread."""
+
+    def __init__(self, manager: Any, blocks_per_chunk: int) -> None:
+        """Set up.
+
+        Args:
+            manager: vLLM's manager of the tiers, as our spec has made it.
+            blocks_per_chunk: Device blocks in one block of the tiers.
+        """
+        self._host: GovernedHostTier = manager.primary_tier
+        self._disks = [tier for tier in manager.secondary_tiers if isinstance(tier, NvmeTier)]
+        self._blocks_per_chunk = blocks_per_chunk
+        self._wishes: tuple[Wish, ...] = ()
+        self._wanted: list[bytes] = []
+        self._renewed = 0.0
+
+    @classmethod
+    def of(cls, connector: Any) -> TiersBelow | None:
+        """Those of a scheduler's connector, None if it is not ours."""
+        inner: Any = getattr(connector, "connector_scheduler", None)
+        if inner is None or not isinstance(inner.manager.primary_tier, GovernedHostTier):
+            return None
+        return cls(inner.manager, inner.config.blocks_per_chunk)
+
+    def hold(self, wishes: tuple[Wish, ...]) -> None:
+        """Keep what is pinned on the device below it as well; called every few seconds.
+
+        What is there is kept, and what comes; nothing is brought down from the device for it.
+        """
+        changed = wishes != self._wishes
+        if changed:
+            self._wishes = wishes
+            self._wanted = [key for wish in wishes for key in self._keys(wish)]
+        # Again and again: the share of a tier may have room by now for what was refused.
+        if changed or (wishes and time.monotonic() - self._renewed >= RENEW_SECONDS):
+            self._renewed = time.monotonic()
+            self._host.policy.want(self._wanted)
+            for disk in self._disks:
+                disk.store.want(self._wanted)
+                disk.renew_later()
+
+    def purge(self, owners: Collection[str]) -> tuple[int, int]:
+        """Remove from host memory what these owners have; see `GovernedHostTier.purge`.
+
+        The files on the disk are not touched: who asks for this removes them.
+        """
+        return self._host.purge({owner_tag(name) for name in owners})
+
+    def state(self) -> dict[str, Any]:
+        """Blocks and pins of each tier, as plain values."""
+        policy = self._host.policy
+        told = {"host": {"blocks": len(policy), "pinned": policy.pinned}}
+        for disk in self._disks:
+            found = disk.store.snapshot()
+            told["nvme"] = {"blocks": found["blocks"], "pinned": found["pinned_blocks"]}
+        return told
+
+    def _keys(self, wish: Wish) -> list[bytes]:
+        """The names of its blocks here: the hash of a chunk's last block, and group 0."""
+        each = self._blocks_per_chunk
+        hashes: Sequence[bytes] = wish.keys[each - 1 :: each]
+        return [bytes(make_offload_key(key, 0)) for key in hashes]
