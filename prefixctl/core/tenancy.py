@@ -68,7 +68,7 @@ def derive_salt(secret: Secret, namespace: Namespace, *, model: str, epoch: int)
         raise ValueError(f"the tenancy secret must have at least {MIN_SECRET_BYTES} bytes")
     parts = (namespace.kind.value, namespace.name, model, str(epoch))
     message = b"".join(len(p.encode()).to_bytes(4, "big") + p.encode() for p in parts)
-    mac = hmac.new(secret.reveal(), b"prefixctl-salt-1" + message, hashlib.sha256).digest()
+    mac = hmac.digest(secret.reveal(), b"prefixctl-salt-1" + message, "sha256")
     return Salt(base64.urlsafe_b64encode(mac).rstrip(b"=").decode())
 
 
@@ -79,8 +79,8 @@ def salt_pseudonym(salt: str) -> str:
 
 def pseudonym(secret: Secret, tenant: str) -> str:
     """A stable name for a tenant that reveals nothing: 12 hex digits of an HMAC."""
-    mac = hmac.new(secret.reveal(), b"prefixctl-pseudonym-1" + tenant.encode(), hashlib.sha256)
-    return mac.hexdigest()[:12]
+    mac = hmac.digest(secret.reveal(), b"prefixctl-pseudonym-1" + tenant.encode(), "sha256")
+    return mac.hex()[:12]
 
 
 def owner_names(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 from prefixctl.core.tenancy import Secret
 from prefixctl.ids import Salt
@@ -35,8 +34,12 @@ class Ticket:
 
     def sign(self, secret: Secret) -> str:
         """The ticket as text: payload, a point, HMAC-SHA256; base64url without padding."""
-        payload = json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        told = {name: getattr(self, name) for name in _FIELDS}
+        payload = json.dumps(told, separators=(",", ":")).encode()
         return f"{_encode(payload)}.{_encode(_mac(secret, payload))}"
+
+
+_FIELDS = tuple(f.name for f in fields(Ticket))
 
 
 def read_ticket(text: object, secret: Secret, *, salt: str | None) -> Ticket | None:
@@ -57,7 +60,7 @@ def read_ticket(text: object, secret: Secret, *, salt: str | None) -> Ticket | N
     if not hmac.compare_digest(given, _mac(secret, payload)):
         return None
     data = json.loads(payload)
-    if not isinstance(data, dict) or set(data) != {f.name for f in fields(Ticket)}:
+    if not isinstance(data, dict) or set(data) != set(_FIELDS):
         return None
     ticket = Ticket(
         tenant=data["tenant"],
@@ -69,7 +72,7 @@ def read_ticket(text: object, secret: Secret, *, salt: str | None) -> Ticket | N
 
 
 def _mac(secret: Secret, payload: bytes) -> bytes:
-    return hmac.new(secret.reveal(), b"prefixctl-ticket-1" + payload, hashlib.sha256).digest()
+    return hmac.digest(secret.reveal(), b"prefixctl-ticket-1" + payload, "sha256")
 
 
 def _encode(data: bytes) -> str:

@@ -39,6 +39,7 @@ class Namespaces:
     def __init__(self, secret: Secret, *, model: str, epoch: int) -> None:
         """Set up; the arguments are those of `derive_salt`."""
         self._secret, self._model, self._epoch = secret, model, epoch
+        self._group_salts: dict[str, Salt] = {}
         self._salts: dict[tuple[Namespace, str | None], _Salts] = {}
         self._seals: dict[tuple[Namespace, str | None, str], Seal] = {}
 
@@ -70,16 +71,21 @@ class Namespaces:
         """The name of a namespace that reveals nothing."""
         return self._derive(namespace, group).pseudonym
 
+    def _of_group(self, group: str) -> Salt:
+        known = self._group_salts.get(group)
+        if known is None:
+            namespace = Namespace(kind=NamespaceKind.GROUP, name=group)
+            known = derive_salt(self._secret, namespace, model=self._model, epoch=self._epoch)
+            self._group_salts[group] = known
+        return known
+
     def _derive(self, namespace: Namespace, group: str | None) -> _Salts:
         key = (namespace, group)
         known = self._salts.get(key)
         if known is not None:
             return known
         own = derive_salt(self._secret, namespace, model=self._model, epoch=self._epoch)
-        shared = own
-        if group is not None:
-            of_group = Namespace(kind=NamespaceKind.GROUP, name=group)
-            shared = derive_salt(self._secret, of_group, model=self._model, epoch=self._epoch)
+        shared = own if group is None else self._of_group(group)
         name = namespace.name
         if namespace.kind is NamespaceKind.GROUP:
             name = f"group:{name}"
