@@ -9,7 +9,8 @@ from prefixctl.api.tenants import require_secret
 from prefixctl.config import Config
 from prefixctl.engine.launch import ServeCommand, serve_command
 from prefixctl.errors import UsageError
-from prefixctl.gateway.keyfile import read_keys
+from prefixctl.gateway.identity import check_identity
+from prefixctl.gateway.keys import KeyRing
 from prefixctl.registry.store import open_store
 
 
@@ -48,15 +49,16 @@ def check_gateway(config: Config, environment: Mapping[str, str]) -> None:
     """Refuse at once what the gateway would only say after the model is loaded.
 
     Raises:
-        ConfigError: If the gateway is on, and there is no tenancy secret.
+        ConfigError: If there is no tenancy secret, or no way to know a tenant.
         InputError: If the key file or the registry cannot be used.
         UnreachableError: If the registry cannot be read.
     """
     if not config.gateway.enabled:
         return
     require_secret(config, environment)
+    check_identity(config, environment)
     if config.gateway.keys_file is not None:
-        read_keys(config.root / config.gateway.keys_file)
+        KeyRing(config.root / config.gateway.keys_file)
     with closing(open_store(config)) as store:
         store.names()
 

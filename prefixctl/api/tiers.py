@@ -92,7 +92,7 @@ class Purged:
         key_destroyed: Whether an encryption key was taken away.
         device: Blocks that servers let go of on their devices, by the server's address.
         host: Blocks that servers let go of in host memory.
-        unreached: Servers that did not answer, and why: what they hold is not known.
+        unreached: Servers of which it is not known what they hold, and why.
     """
 
     blocks: int
@@ -183,10 +183,12 @@ def purge(
         device, host, unreached, busy = {}, {}, {}, 0
         for client in clients:
             try:
-                device[client.url], host[client.url], left = _clear(
+                device[client.url], host[client.url], left, unknown = _clear(
                     client, sorted(owners), patience_seconds
                 )
                 busy += left
+                if unknown:
+                    unreached[client.url] = "it has a tier that is not prefixctl's"
             except PrefixctlError as exc:
                 unreached[client.url] = exc.message
     blocks, left = (0, 0) if disk is None else _purge_disk(config.root / disk.path, owners)
@@ -208,9 +210,11 @@ def _purge_disk(path: Path, owners: Collection[str]) -> tuple[int, int]:
     return purge_owners(path, tags), count_owners(path, tags)
 
 
-def _clear(client: AdminClient, owners: Sequence[str], patience: float) -> tuple[int, int, int]:
-    """Let a server forget these owners: blocks of the device, of host memory, and those left."""
-    deadline = time.monotonic() + patience
+def _clear(
+    client: AdminClient, owners: Sequence[str], patience: float
+) -> tuple[int, int, int, bool]:
+    """Let a server forget these owners: see `Cleared`, whose figures these are."""
+    deadline, pause = time.monotonic() + patience, 0.2
     device = host = 0
     while True:
         answers = client.purge(owners)
@@ -218,8 +222,9 @@ def _clear(client: AdminClient, owners: Sequence[str], patience: float) -> tuple
         host += sum(answer.host for answer in answers)
         left = sum(answer.left for answer in answers)
         if not left or time.monotonic() >= deadline:
-            return device, host, left
-        time.sleep(0.2)
+            return device, host, left, any(answer.unknown for answer in answers)
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
 
 
 def _owners(config: Config, secret: Secret, name: str, *, group: bool) -> set[str]:

@@ -30,7 +30,9 @@ def _finite(value: JsonValue) -> JsonValue:
 
 def _word(value: object) -> object:
     """YAML 1.1 takes a bare `on` or `off` for a truth value."""
-    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value
 
 
 OnOff = BeforeValidator(_word)

@@ -93,11 +93,19 @@ class _Resident(_Answer):
 
 
 class Cleared(_Answer):
-    """What one engine let go of: blocks of the device and of host memory, and what is in use."""
+    """What one engine let go of.
+
+    Attributes:
+        device: Blocks of the device.
+        host: Blocks of host memory.
+        left: Blocks in use, and requests under way that may store more.
+        unknown: Whether there are tiers below into which nobody can look.
+    """
 
     device: Amount
     host: Amount
     left: Amount
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from prefixctl.config import ANONYMOUS, GatewayConfig, valid_name
+from prefixctl.config import ANONYMOUS, Config, GatewayConfig, valid_name
 from prefixctl.core.tenancy import Namespace, NamespaceKind
+from prefixctl.engine.launch import NO_FORWARDING
+from prefixctl.errors import ConfigError
 from prefixctl.gateway.groups import Groups
 from prefixctl.gateway.refusal import Reason, RefusedError
 
@@ -175,6 +177,29 @@ class Identifier:
             return False
         mapped = getattr(peer, "ipv4_mapped", None) or peer
         return any(mapped in network for network in self._proxies)
+
+
+def check_identity(config: Config, environment: Mapping[str, str]) -> None:
+    """Refuse a gateway that can tell nobody, or that would believe anybody.
+
+    Raises:
+        ConfigError: With what to set.
+    """
+    gateway = config.gateway
+    ways = (gateway.keys_file, gateway.tenant_header)
+    if not any(ways) and gateway.missing_tenant == "refuse":
+        raise ConfigError(
+            "no way to know a tenant",
+            path=config.path,
+            hint="set gateway.keys_file, gateway.tenant_header, or missing_tenant: anonymous",
+        )
+    name, value = NO_FORWARDING
+    if gateway.proxies and environment.get(name) != value:
+        raise ConfigError(
+            f"with a tenant header the server must see who really talks to it: ${name} must be "
+            f"'{value}', or a peer could claim a proxy's address in X-Forwarded-For",
+            hint="start the server with `prefixctl serve`",
+        )
 
 
 def is_this_host(address: str | None) -> bool:

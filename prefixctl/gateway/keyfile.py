@@ -108,10 +108,20 @@ def _write(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(descriptor)
         temporary.replace(path)
+        _sync(path.parent)
     except OSError as exc:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise _unwritable(path, exc) from exc
+
+
+def _sync(folder: Path) -> None:
+    """A revoked key must not come back after a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _keep_rights(descriptor: int, path: Path) -> None:

@@ -53,7 +53,8 @@ class Ledger:
             clock: Seconds that all processes of the host agree on.
 
         Raises:
-            UnreachableError: If it cannot be opened.
+            UnreachableError: If it cannot be opened. The other methods raise it where the file
+                cannot be read or written, as on a full disk.
         """
         self._clock = clock
         self._path = path
@@ -61,12 +62,10 @@ class Ledger:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open()
-            with self._locked():
-                self._prepare()
         except OSError as exc:
-            raise UnreachableError(
-                f"the table of rates cannot be used: {exc.strerror}", path=str(path)
-            ) from exc
+            raise _unusable(path, exc) from exc
+        with self._locked():
+            self._prepare()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -126,14 +125,23 @@ class Ledger:
             now = self._clock()
             if now - self._looked_at >= LOOK_SECONDS:
                 self._looked_at = now
-                if not os.fstat(self._file).st_nlink:
+                if not self._is_in_place():
                     self._go_over()
             yield
+        except OSError as exc:
+            raise _unusable(self._path, exc) from exc
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
+    def _is_in_place(self) -> bool:
+        """Whether the file under the name is the one that is open."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
     def _go_over(self) -> None:
-        """The file was removed: take the one in its place, as every process will."""
+        """The file was removed or replaced: take the one in its place, as every process will."""
         try:
             fresh = self._open()
         except OSError:
@@ -148,9 +156,10 @@ class Ledger:
         size = os.fstat(self._file).st_size
         if os.pread(self._file, _HEADER.size, 0) != header:
             os.ftruncate(self._file, max(_SIZE, size))
+            os.posix_fallocate(self._file, 0, _SIZE)
             os.pwrite(self._file, header + bytes(_SIZE - _HEADER.size), 0)
         elif size < _SIZE:
-            os.ftruncate(self._file, _SIZE)
+            os.posix_fallocate(self._file, 0, _SIZE)
 
     def _find(self, tenant: str, now: float) -> _Slot | None:
         """The tenant's slot, or a free one; None if all that it may have are busy."""
@@ -186,6 +195,10 @@ class Ledger:
     def _store(self, tenant: str, slot: _Slot) -> None:
         data = _SLOT.pack(_number(tenant), slot.requests_full_at, slot.tokens_full_at)
         os.pwrite(self._file, data, slot.offset)
+
+
+def _unusable(path: Path, exc: OSError) -> UnreachableError:
+    return UnreachableError(f"the table of rates cannot be used: {exc.strerror}", path=str(path))
 
 
 def _number(tenant: str) -> int:

@@ -1,7 +1,8 @@
 """What an answer says of its tokens, read from its bytes without parsing the rest.
 
 JSON escapes every quotation mark inside a string, so the bytes that these patterns look for can
-only be the field itself, whatever the model wrote.
+only be the field itself, whatever the model wrote. What a client sent, and an event quotes, is kept
+out by whoever calls.
 """
 
 from __future__ import annotations

@@ -202,7 +202,9 @@ class Index:
             if not self._retiring:
                 return None
             entry = self.entries.get(self._retiring.pop())
-            if entry is not None and entry.label in waiting:
+            if entry is None or entry.label not in waiting:
+                continue
+            if not self._policy.is_pinned(entry.slot):
                 return self.remove(entry.key)
         return None
 

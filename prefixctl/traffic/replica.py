@@ -154,6 +154,7 @@ class Replica:
         self.pool.release(slots[::-1])
         if self._overflows:
             self.pool.shrink(self._capacity)
+            self.counts.evicted_blocks = self.pool.evicted
 
     def _fetch(self, usable: Sequence[int], chain: Sequence[int], found: int) -> int:
         """Look into the tiers below; returns the blocks that they have beyond the device."""
@@ -219,4 +220,5 @@ class Replica:
         counts.evicted_blocks = self.pool.evicted
         counts.expired_blocks = self.pool.expired
         counts.pinned_blocks = 0 if self._pins is None else self._pins.pinned
-        counts.peak_in_use_blocks = max(counts.peak_in_use_blocks, self.pool.in_use)
+        in_use = min(self.pool.in_use, self._capacity)
+        counts.peak_in_use_blocks = max(counts.peak_in_use_blocks, in_use)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -69,12 +69,18 @@ class Prefix:
 
 
 class Below(Protocol):
-    """What lies below the device; see `tiers.below`."""
+    """What lies below the device; see `tiers.below`.
+
+    Attributes:
+        has_strangers: Whether there is a tier that is not ours.
+    """
+
+    has_strangers: bool
 
     def hold(self, wishes: tuple[Wish, ...]) -> None:
         """Keep what is pinned on the device there as well."""
 
-    def purge(self, owners: Sequence[str]) -> tuple[int, int]:
+    def purge(self, owners: Collection[str]) -> tuple[int, int]:
         """Remove what these owners have in host memory: how many blocks went, and are left."""
 
     def state(self) -> dict[str, Any]:
@@ -107,6 +113,8 @@ class Desk:
         longest_request: int,
         most_tokens: int,
         below: Below | None = None,
+        strangers_below: bool = False,
+        running: Callable[[], Iterable[Any]] = tuple,
     ) -> None:
         """Set up.
 
@@ -117,6 +125,8 @@ class Desk:
             longest_request: Blocks that a request of the longest length needs.
             most_tokens: The longest prompt that can be computed.
             below: The tiers below the device, if there are any of ours.
+            strangers_below: Whether there are others, into which nobody can look.
+            running: The requests that are under way.
         """
         self.governor = pool.governor
         self._pool = pool
@@ -125,6 +135,8 @@ class Desk:
         self._longest_request = longest_request
         self._most_tokens = most_tokens
         self._below = below
+        self._strangers_below = strangers_below
+        self._running = running
         self._share_stamp = ""
         self._known: dict[str, _Known] = {}
         self._drained: Counter[tuple[str, ...]] = Counter()
@@ -156,14 +168,22 @@ class Desk:
 
         Args:
             owners: Pseudonyms of salts (device), and whatever else the tiers call an owner.
+
+        Returns:
+            Blocks that went; and as ``left`` blocks in use and requests under way, which may store
+            more. ``unknown`` if there are tiers below that are not ours.
         """
+        meant = frozenset(owners)
         for name, known in list(self._known.items()):
             salt = known.prefix.salt
-            if salt is not None and salt_pseudonym(salt) in owners:
+            if salt is not None and salt_pseudonym(salt) in meant:
                 self._unpin(name)
-        device = self._pool.purge(self.governor.owners.numbers(owners))
-        host, left = (0, 0) if self._below is None else self._below.purge(owners)
-        return {"device": device, "host": host, "left": left}
+        numbers = self.governor.owners.numbers(meant)
+        device = self._pool.purge(numbers) if numbers else 0
+        host, left = (0, 0) if self._below is None else self._below.purge(meant)
+        salts = (request.cache_salt for request in self._running())
+        left += sum(salt_pseudonym(salt) in meant for salt in salts if salt)
+        return {"device": device, "host": host, "left": left, "unknown": self._strangers_below}
 
     def _pin(self, prefix: Mapping[str, Any]) -> dict[str, Any]:
         wanted = Prefix(**_tuples(prefix))

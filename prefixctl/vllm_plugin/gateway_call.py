@@ -11,6 +11,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from prefixctl.config import GatewayConfig, RateConfig
+from prefixctl.errors import UnreachableError
 from prefixctl.gateway.body import (
     apply_seal,
     clean,
@@ -133,9 +134,9 @@ class GatewayApp:
             call = await self._prepare(scope, receive, route, record)
         except GoneError:
             return
-        except RefusedError as refusal:
+        except (RefusedError, UnreachableError) as exc:
             record.seconds = self._site.clock() - started
-            await self._refuse(send, route, record, refusal)
+            await self._refuse(send, route, record, _as_refusal(exc))
             return
         answer = Answer(send, record, call.seal, started=started, clock=self._site.clock,
                         strips_usage=call.strips_usage, shape=route.shape)  # fmt: skip
@@ -143,7 +144,10 @@ class GatewayApp:
             await self._app(call.scope, call.receive, answer)
         finally:
             answer.finish()
-            self._settle(call, record)
+            try:
+                self._settle(call, record)
+            except UnreachableError as exc:
+                log.warning("prefixctl: %s", exc)
             self._site.account(record)
 
     def _plain(self, scope: Scope, route: Route, record: Record) -> Scope:
@@ -328,6 +332,14 @@ class _Call:
     strips_usage: bool
     tokens: int
     rate: RateConfig
+
+
+def _as_refusal(exc: RefusedError | UnreachableError) -> RefusedError:
+    """What a client is told; why the rates cannot be counted is the operator's business."""
+    if isinstance(exc, RefusedError):
+        return exc
+    log.error("prefixctl: %s", exc)
+    return RefusedError(503, Reason.UNAVAILABLE, "rates cannot be counted now; try again later")
 
 
 def _unknown_route() -> RefusedError:

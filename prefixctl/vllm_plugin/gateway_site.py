@@ -7,10 +7,10 @@ from pathlib import Path
 
 from prefixctl.config import Config, load_config
 from prefixctl.engine.admin import ADMIN_TOKEN
-from prefixctl.engine.launch import CONFIG_VARIABLE, NO_FORWARDING, TARGET_VARIABLE
+from prefixctl.engine.launch import CONFIG_VARIABLE, TARGET_VARIABLE
 from prefixctl.errors import ConfigError, PrefixctlError
 from prefixctl.gateway.groups import Groups
-from prefixctl.gateway.identity import Identifier
+from prefixctl.gateway.identity import Identifier, check_identity
 from prefixctl.gateway.keys import KeyRing
 from prefixctl.gateway.ledger import Ledger
 from prefixctl.gateway.live import LivePrefixes
@@ -60,7 +60,7 @@ def _site(environment: Mapping[str, str], accounts: Accounts) -> Site:
             path=config.path,
             hint=f"set tenancy.secret_file, or ${config.tenancy.secret_env}",
         )
-    _check_identity(config, environment)
+    check_identity(config, environment)
     gateway, groups = config.gateway, Groups(config.tenancy.groups)
     keys = None if gateway.keys_file is None else KeyRing(config.root / gateway.keys_file)
     return Site(
@@ -80,22 +80,3 @@ def _site(environment: Mapping[str, str], accounts: Accounts) -> Site:
         block_tokens=settings.block_size,
         server_key=environment.get(config.server.api_key_env, ""),
     )
-
-
-def _check_identity(config: Config, environment: Mapping[str, str]) -> None:
-    """Refuse a gateway that can tell nobody, or that would believe anybody."""
-    gateway = config.gateway
-    ways = (gateway.keys_file, gateway.tenant_header)
-    if not any(ways) and gateway.missing_tenant == "refuse":
-        raise ConfigError(
-            "no way to know a tenant",
-            path=config.path,
-            hint="set gateway.keys_file, gateway.tenant_header, or missing_tenant: anonymous",
-        )
-    name, value = NO_FORWARDING
-    if gateway.proxies and environment.get(name) != value:
-        raise ConfigError(
-            f"with a tenant header the server must see who really talks to it: ${name} must be "
-            f"'{value}', or a peer could claim a proxy's address in X-Forwarded-For",
-            hint="start the server with `prefixctl serve`",
-        )

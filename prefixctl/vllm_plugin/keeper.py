@@ -93,6 +93,9 @@ class Keeper:
         self._stamp, self._told = stamp, True
 
     async def _pin_live(self, live: Mapping[str, GovernedPrefix]) -> None:
+        # A purge or an operator may have let some go.
+        pinned = [{pin["name"] for pin in answer["pins"]} for answer in self._answers]
+        self._live = self._live.intersection(*pinned)
         for gone in self._live - set(live):
             await self.ask({"ask": "unpin", "name": gone})
         self._live &= set(live)

@@ -148,6 +148,7 @@ def _govern(scheduler: Any, settings: DeviceSettings) -> Desk:
     if shares:
         governed.library = Library(settings.sharing, _secret(), block_tokens, governor.counters)
         install(governed.library)
+    below = _below(scheduler.connector)
     return Desk(
         governed,
         hasher=prefix_hasher(
@@ -161,7 +162,9 @@ def _govern(scheduler: Any, settings: DeviceSettings) -> Desk:
         "attention: pins are for full attention only",
         longest_request=longest,
         most_tokens=scheduler.max_model_len - 1,
-        below=_below(scheduler.connector),
+        below=below,
+        strangers_below=scheduler.connector is not None and (below is None or below.has_strangers),
+        running=scheduler.requests.values,
     )
 
 

@@ -86,6 +86,7 @@ class Bench:
             hasher=prefix_hasher(ALGORITHM, BLOCK, masked=settings.sharing is not Sharing.OFF),
             longest_request=MAX_LEN // BLOCK,
             most_tokens=MAX_LEN - 1,
+            running=self.running.values,
         )
 
     @property

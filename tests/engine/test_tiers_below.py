@@ -135,6 +135,31 @@ def test_purging_an_owner_leaves_the_others_and_says_what_is_in_use(tmp_path, ru
     bench.manager.shutdown()
 
 
+def test_a_chunk_that_is_offered_again_keeps_its_owner(tmp_path, rules):
+    bench = Bench(tmp_path / "tier", rows=4)
+    bench.store("bank", 3, start=50, owner="bank")
+    reading = bench.context("reading", 3, owner="bank", start=50)
+    bench.manager.prepare_load([key(n) for n in (50, 51, 52)], reading)
+    shop = bench.context("shop", 3, owner="shop")
+    keys = [key(n) for n in range(3)]
+    assert bench.manager.prepare_store(keys[:2], shop) is None, "there was room"
+    bench.manager.complete_load([key(n) for n in (50, 51, 52)], reading)
+    bench.manager.prepare_store(keys, shop)
+    bench.manager.complete_store(keys, shop)
+    bench.manager.on_request_finished(shop)
+    bench.finish()
+    assert below(bench).purge(["shop"])[0] == 3
+    bench.manager.shutdown()
+
+
+def test_what_leaves_for_a_load_from_the_disk_is_counted(tmp_path, rules):
+    bench = Bench(tmp_path / "tier", rows=4)
+    bench.store("one", 4)
+    bench.primary.prepare_write([key(90), key(91)], bench.context("two", 2, start=90))
+    assert bench.primary.left["space"] == 2
+    bench.manager.shutdown()
+
+
 def test_the_host_tiers_series_say_what_left(tmp_path, rules):
     bench = Bench(tmp_path / "tier")
     bench.store("one", 4, owner="shop")
@@ -168,8 +193,9 @@ def test_purging_empties_a_tenants_blocks_on_the_device_in_use_or_not():
     reading, hit = pool.start(prompt, "shop")
     assert hit == 4 * BLOCK
     told = pool.desk.answer({"ask": "purge", "owners": [salt_pseudonym("shop")]})
-    assert told == {"device": 4, "host": 0, "left": 0}
+    assert told == {"device": 4, "host": 0, "left": 1, "unknown": False}
     pool.end(reading)
+    assert pool.desk.answer({"ask": "purge", "owners": [salt_pseudonym("shop")]})["left"] == 0
     assert pool.run(prompt, "shop") == 0
     assert pool.run(prompt, "bank") == 4 * BLOCK
     pool.check()
@@ -219,6 +245,6 @@ def test_purging_unpins_what_is_pinned_for_the_tenant():
         pool.run([*range(4 * BLOCK), 1], salt)
     assert [[w.name for w in wishes] for wishes in held] == [["shop"], ["shop", "bank"]]
     told = pool.desk.answer({"ask": "purge", "owners": [salt_pseudonym("shop")]})
-    assert told == {"device": 4, "host": 2, "left": 1}
+    assert told == {"device": 4, "host": 2, "left": 1, "unknown": False}
     assert [w.name for w in held[-1]] == ["bank"]
     assert pool.desk.answer({"ask": "state"})["blocks"]["pinned"] == 4

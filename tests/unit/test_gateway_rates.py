@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -156,6 +157,31 @@ def test_all_go_over_to_the_next_file_where_theirs_was_removed(
     clock.now += 1
     assert [first.take_request("a", TWO), second.take_request("a", TWO)] == [0, 0]
     assert Ledger(tmp_path / "rates", clock=clock).take_request("a", TWO) > 0
+
+
+def test_a_file_that_was_moved_away_is_left_as_well(tmp_path: Path, clock: Clock) -> None:
+    first = Ledger(tmp_path / "rates", clock=clock)
+    assert [first.take_request("a", TWO) for _ in range(2)] == [0, 0]
+    (tmp_path / "rates").rename(tmp_path / "old")
+    clock.now += 1
+    second = Ledger(tmp_path / "rates", clock=clock)
+    assert [first.take_request("a", TWO), second.take_request("a", TWO)] == [0, 0]
+    assert first.take_request("a", TWO) > 0
+
+
+def test_a_table_that_cannot_be_written_is_a_clear_error(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "rates", clock=clock)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(UnreachableError, match="No space left"):
+        ledger.take_request("a", TWO)
+    monkeypatch.undo()
+    assert ledger.take_request("a", TWO) == 0
 
 
 def test_the_slots_of_a_tenant_go_round_the_end_of_the_table(ledger: Ledger) -> None:

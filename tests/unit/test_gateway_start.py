@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gateway_fakes import Shop
 
-from prefixctl.api.serve import build_serve_command
+from prefixctl.api.serve import build_serve_command, check_gateway
 from prefixctl.config import Config, GatewayConfig, load_config
 from prefixctl.engine.launch import GATE, GATEWAY, SCHEDULER
 from prefixctl.errors import ConfigError
@@ -97,6 +97,19 @@ def test_a_gateway_that_can_tell_nobody_stops_the_server(config: Config) -> None
     assert "no way to know a tenant" in start(environment(nobody))
     anonymous = rewritten(config, "gateway: {enabled: true, missing_tenant: anonymous}\n")
     assert start(environment(anonymous)) == ""
+
+
+def test_serve_says_so_before_the_model_is_loaded(config: Config) -> None:
+    good = environment(config)
+    check_gateway(config, good)
+    (config.root / "keys").unlink()
+    with pytest.raises(ConfigError, match="keys"):
+        check_gateway(config, good)
+    nobody = rewritten(config, "gateway: {enabled: true}\n")
+    with pytest.raises(ConfigError, match="no way to know a tenant"):
+        check_gateway(nobody, good)
+    with pytest.raises(ConfigError, match="no tenancy secret"):
+        check_gateway(config, {})
 
 
 def test_a_tenant_header_needs_the_peers_own_address(config: Config) -> None:

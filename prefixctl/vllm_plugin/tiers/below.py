@@ -18,7 +18,11 @@ RENEW_SECONDS = 5.0
 
 
 class TiersBelow:
-    """Host memory and disk of one engine; to be called from the scheduler's thread."""
+    """Host memory and disk of one engine; to be called from the scheduler's thread.
+
+    Attributes:
+        has_strangers: Whether there is a tier that is not ours.
+    """
 
     def __init__(self, manager: Any, blocks_per_chunk: int) -> None:
         """Set up.
@@ -29,6 +33,7 @@ class TiersBelow:
         """
         self._host: GovernedHostTier = manager.primary_tier
         self._disks = [tier for tier in manager.secondary_tiers if isinstance(tier, NvmeTier)]
+        self.has_strangers = len(self._disks) < len(manager.secondary_tiers)
         self._blocks_per_chunk = blocks_per_chunk
         self._wishes: tuple[Wish, ...] = ()
         self._wanted: list[bytes] = []

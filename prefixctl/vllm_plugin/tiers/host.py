@@ -32,6 +32,8 @@ class GovernedHostTier(CPUPrimaryTierOffloadingManager):  # type: ignore[misc]
         if type(manager) is not CPUPrimaryTierOffloadingManager:
             raise TypeError(f"a {type(manager).__name__} cannot be governed")
         manager.__class__ = cls
+        # vLLM made this name for what comes from the disk while the class was still its own.
+        manager.prepare_write = manager.prepare_store
         manager.left = Counter()
         manager.reported = Counter()
         governed: GovernedHostTier = manager
@@ -49,7 +51,8 @@ class GovernedHostTier(CPUPrimaryTierOffloadingManager):  # type: ignore[misc]
         return super().lookup(key, req_context)
 
     def prepare_store(self, keys: Collection[bytes], req_context: Any) -> Any:
-        """As vLLM's; counts what had to go."""
+        """As vLLM's; the policy hears whose chunks come, and what had to go is counted."""
+        self._policy.expect(keys, req_context)
         output = super().prepare_store(keys, req_context)
         if output is not None:
             self.left[EvictionReason.SPACE] += len(output.evicted_keys)

@@ -71,10 +71,19 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         """The chunk of a key, None if there is none."""
         return self._chunks.get(key)
 
+    def expect(self, keys: Iterable[bytes], req_context: Any) -> None:
+        """Keys that a request offers: remember whose they are and what they hang on.
+
+        All of them: vLLM tells `on_store_miss` of a key once for each request, and offers it again
+        where there was no room.
+        """
+        self._expected.clear()
+        self.on_store_miss(keys, req_context)
+
     def on_store_miss(self, keys: Iterable[bytes], req_context: Any) -> None:
-        """Keys that will be inserted: remember whose they are and what they hang on."""
+        """Keys that will be inserted for the first time; see `expect`."""
         parents, owner = chain_of(req_context).parents, origin_of(req_context).owner
-        self._expected = {key: (parents.get(key, (b"", 0))[0], owner) for key in keys}
+        self._expected |= {key: (parents.get(key, (b"", 0))[0], owner) for key in keys}
 
     def insert(self, key: bytes, chunk: Any) -> None:
         """A chunk was given to a key."""

@@ -74,6 +74,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         self._writers = ThreadPoolExecutor(settings.threads, "prefixctl-tier-write")
         self._threads = settings.threads
         self._running: set[Future[None]] = set()
+        self._renewal: Future[None] | None = None
         self._finished: SimpleQueue[tuple[_Job, set[bytes]]] = SimpleQueue()
         self._failed: dict[str, set[bytes]] = {}
         self._reported = self._store.snapshot()
@@ -147,9 +148,10 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         return self._store
 
     def renew_later(self) -> None:
-        """Let a thread do `BlockStore.renew`."""
-        self._running = {future for future in self._running if not future.done()}
-        self._running.add(self._writers.submit(self._store.renew))
+        """Let a thread do `BlockStore.renew`, unless the last time still waits for the disk."""
+        if self._renewal is None or self._renewal.done():
+            self._renewal = self._writers.submit(self._store.renew)
+            self._running.add(self._renewal)
 
     def drain_jobs(self) -> None:
         """Wait until nothing touches the host tier's memory."""
