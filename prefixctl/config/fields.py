@@ -37,7 +37,7 @@ def _word(value: object) -> object:
 
 OnOff = BeforeValidator(_word)
 FiniteJson = Annotated[JsonValue, AfterValidator(_finite)]
-BlockSize = Annotated[int, Field(gt=0, le=65_536)]
+BlockSize = Annotated[int, Field(gt=0, le=2**20)]
 """Tokens; above the largest block of any engine, or unit of any hybrid model."""
 Name = Annotated[str, AfterValidator(valid_name)]
 

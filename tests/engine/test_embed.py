@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from gated import TARGET
@@ -18,6 +20,15 @@ from tests.engine.conftest import TOKEN
 
 pytestmark = pytest.mark.vllm
 VALUES = {"question": "Where is it?", "customer": "member 1", "local_time": "09:14"}
+PAGE = Path(__file__).parents[2] / "docs" / "embed.md"
+PROJECT = """\
+prompts: {root}/templates
+lock: {root}/templates/prefixes.lock.yaml
+registry: {{path: {root}/.prefixctl/registry.db}}
+targets:
+  cbor:
+    {{model: model, dtype: float32, block_size: 32, parameters: {{index_name: bulletins-north}}}}
+"""
 LOCAL = """
 import json, sys
 from pathlib import Path
@@ -102,3 +113,29 @@ def test_an_engine_in_the_same_process_does_the_same(engine_project):
     assert resident == blocks == pinned == in_pool == given[0] > 100
     assert state == CacheState.FULL
     assert cached >= (blocks - 1) * 32
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, r"full 3968\n\{.*'pinned': 124"), (1, r"pinned=124, active=True")]
+)
+def test_the_programs_of_the_page_run_as_printed(engine_project, tmp_path, number, said):
+    root = engine_project.config.root
+    (tmp_path / "prefixctl.yaml").write_text(PROJECT.format(root=root))
+    for name in ("model", "model-files"):
+        (tmp_path / name).symlink_to(root / "model")
+    program = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
+    program = program.replace("http://127.0.0.1:8000", engine_project.servers.cbor)
+    # Nothing is compiled, which would take minutes.
+    program = program.replace("**local_arguments", "enforce_eager=True, **local_arguments")
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, ADMIN_TOKEN: TOKEN, "VLLM_CPU_KVCACHE_SPACE": "4"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(said, done.stdout), done.stdout

@@ -69,9 +69,9 @@ def test_a_hundred_releases_under_load_mix_no_versions(gated: Gated) -> None:
             try:
                 for _ in range(CHANGES):
                     publish_prompts(gated.config, [Wanted(name=NAME, version=2)], by="test")
-                    time.sleep(choose.uniform(0, 2 * CHECK_SECONDS))
+                    time.sleep(choose.uniform(0, 1.5 * CHECK_SECONDS))
                     rollback_prompt(gated.config, NAME, by="test")
-                    time.sleep(choose.uniform(0, 2 * CHECK_SECONDS))
+                    time.sleep(choose.uniform(0, 1.5 * CHECK_SECONDS))
             finally:
                 over.set()
             answers = [answer for one in running for answer in one.result()]

@@ -44,7 +44,7 @@ def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
         ("targets:\n  a: {}\n", 2, "'targets.a.model' is missing", ""),
         ("prefix_cache:\n  blocks: [user]\n", 2, "never shared", ""),
         ("server:\n  port: 99999\n", 2, "server.port", ""),
-        ("lint: {block_size: 1000000}\n", 1, "less than or equal to 65536", ""),
+        ("lint: {block_size: 2000000}\n", 1, "less than or equal to 1048576", ""),
         ("a: [1\nb: 2\n", 2, "broken YAML", ""),
         ("prompts: a\nprompts: b\n", 2, "stands twice (first on line 1)", ""),
         ("root: /\n", 1, "unknown key 'root'", ""),
