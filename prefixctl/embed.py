@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from prefixctl.api.pins import PinSpace, Scope, find_published, governed_prefix, namespaces
+from prefixctl.api.pins import Scope, find_published, governed_prefix, namespaces_of
 from prefixctl.api.tenants import on_behalf
 from prefixctl.config import Config, load_config
 from prefixctl.core.ports import ChatRequest
-from prefixctl.core.tenancy import NamespaceKind
+from prefixctl.core.tenancy import UNSALTED, NamespaceKind, SaltedNamespace
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient, EngineState, GovernedPrefix, PinState
 from prefixctl.engine.http import HttpEngine
@@ -33,8 +33,6 @@ from prefixctl.prompts.render import render
 from prefixctl.prompts.target import Measurement, Target, load_target, measure
 from prefixctl.registry.publish import Published
 from prefixctl.yamlfile import did_you_mean
-
-NOBODY = PinSpace()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +84,7 @@ class CacheEngine:
         backend: Backend,
         config: Config,
         target: str | None = None,
-        space: PinSpace = NOBODY,
+        space: SaltedNamespace = UNSALTED,
         asked_for: Salt | None = None,
     ) -> None:
         """Use `connect` or `local`. Errors as in `prompts.target.load_target`."""
@@ -130,7 +128,7 @@ class CacheEngine:
         if not token:
             raise ConfigError("no admin token", hint=f"set ${ADMIN_TOKEN} to the server's")
         scope = _scope(target, group, tenant)
-        space, asked_for = namespaces(config, scope, environment)[0], None
+        space, asked_for = namespaces_of(config, scope, environment)[0], None
         api_key = environment.get(config.server.api_key_env)
         if config.gateway.enabled:
             asked_for, api_key = _asked_for(group, tenant), token
@@ -158,7 +156,7 @@ class CacheEngine:
         """
         config = config or load_config()
         environment = os.environ if environment is None else environment
-        space = namespaces(config, _scope(target, group, tenant), environment)[0]
+        space = namespaces_of(config, _scope(target, group, tenant), environment)[0]
         return cls(LocalBackend(llm), config, target, space)
 
     def put(self, name: str) -> list[PinState]:

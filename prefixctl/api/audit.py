@@ -12,7 +12,6 @@ from prefixctl.core.tenancy import NamespaceKind
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import UsageError
 from prefixctl.ids import Salt
-from prefixctl.prompts.target import model_version
 from prefixctl.sources.secret import load_secret
 
 
@@ -62,7 +61,7 @@ def audit_probe(
             return on_behalf(NamespaceKind.TENANT, name)
         return None if secret is None else tenant_salt(config, secret, name, version)
 
-    version = model_version(settings) if settings else ""
+    version = settings.model_version if settings else ""
     probed = [ProbeTenant(label=name, salt=salt_of(name)) for name in tenants]
     reports = []
     for address in addresses:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
+from prefixctl.api.tenants import salted_namespaces
 from prefixctl.config import Config
 from prefixctl.core.reference import version_number
-from prefixctl.core.tenancy import Secret, pseudonym
+from prefixctl.core.tenancy import SaltedNamespace
 from prefixctl.engine.admin import (
     ADMIN_TOKEN,
     AdminClient,
@@ -18,13 +18,11 @@ from prefixctl.engine.admin import (
     PinState,
 )
 from prefixctl.errors import ConfigError, NothingToDoError, UsageError
-from prefixctl.ids import Salt
 from prefixctl.prompts.target import (
     Measurement,
     Target,
     load_target,
     measure,
-    model_version,
     section_ends,
 )
 from prefixctl.registry.publish import Published, load_live, load_published
@@ -158,7 +156,7 @@ def governed_prefixes(
         raise NothingToDoError(
             "no version is live", path=str(config.registry_path), hint="prefixctl publish --all"
         )
-    spaces = namespaces(config, scope, environment)
+    spaces = namespaces_of(config, scope, environment)
     return [
         governed_prefix(each, target, measure(each.prompt, target, config.prefix_cache), space)
         for each in published
@@ -167,7 +165,7 @@ def governed_prefixes(
 
 
 def governed_prefix(
-    published: Published, target: Target, measured: Measurement, space: PinSpace
+    published: Published, target: Target, measured: Measurement, space: SaltedNamespace
 ) -> GovernedPrefix:
     """A version in one namespace, as servers are told of it."""
     return GovernedPrefix(
@@ -178,29 +176,12 @@ def governed_prefix(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinSpace:
-    """A namespace that pins are made in: its salt, and a suffix for names that reveals nobody."""
-
-    suffix: str = ""
-    salt: Salt | None = None
-
-
-def namespaces(
+def namespaces_of(
     config: Config, scope: Scope, environment: Mapping[str, str]
-) -> tuple[PinSpace, ...]:
-    """The namespaces of a scope; the one without a salt if it names nobody.
-
-    Raises:
-        ConfigError: If it names somebody, and there is no tenancy secret.
-    """
-    if not scope.tenants and not scope.groups:
-        return (PinSpace(),)
-    model = model_version(config.only_target(scope.target)[1])
-    secret: Secret = require_secret(config, environment)
-    salts = [(f"group:{g}", group_salt(config, secret, g, model)) for g in scope.groups]
-    salts += [(t, tenant_salt(config, secret, t, model)) for t in scope.tenants]
-    return tuple(PinSpace(suffix=f"#{pseudonym(secret, n)}", salt=salt) for n, salt in salts)
+) -> list[SaltedNamespace]:
+    """The namespaces of a scope; errors as in `salted_namespaces`."""
+    model = config.only_target(scope.target)[1].model_version
+    return salted_namespaces(config, model, scope.tenants, scope.groups, environment)
 
 
 def find_published(config: Config, name: str) -> Published:

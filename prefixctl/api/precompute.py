@@ -12,17 +12,19 @@ from pathlib import Path
 import httpx
 
 from prefixctl.api.serve import build_serve_command
+from prefixctl.api.tenants import salted_namespaces
 from prefixctl.api.tiers import full_blocks, nvme_of
-from prefixctl.api.warm import namespaces_of, warm_item
+from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
+from prefixctl.core.tenancy import SaltedNamespace
 from prefixctl.engine.launch import Server, free_port
 from prefixctl.errors import ExitCode, NothingToDoError, ServerError
-from prefixctl.prompts.target import Target, load_target, measure, model_version
+from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.publish import load_live
 from prefixctl.registry.worktree import governed_prompts
 from prefixctl.tiers.directory import write_privately
 from prefixctl.tiers.view import stored_model
-from prefixctl.warm.run import SaltedNamespace, WarmItem
+from prefixctl.warm.run import WarmItem
 
 STORE_SECONDS = 60.0
 REQUEST_SECONDS = 600.0
@@ -121,7 +123,7 @@ def precompute_prefixes(
     name, settings = config.only_target(target)
     loaded = load_target(config, name)
     items = _items(config, loaded, names, work_tree=work_tree)
-    spaces = list(namespaces_of(config, model_version(settings), tenants, groups, environment))
+    spaces = salted_namespaces(config, settings.model_version, tenants, groups, environment)
     jobs = [_job(config, loaded, item, space) for item in items for space in spaces]
     done = [_known(path, job) for job in jobs]
     todo = [at for at, entry in enumerate(done) if entry.status == "not stored"]

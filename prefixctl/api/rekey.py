@@ -17,7 +17,7 @@ from prefixctl.config import Config
 from prefixctl.core.tenancy import Secret, key_owners, salt_pseudonym
 from prefixctl.errors import ExitCode, NothingToDoError, UsageError
 from prefixctl.ids import BlockHash, Salt
-from prefixctl.prompts.target import load_target, model_version
+from prefixctl.prompts.target import load_target
 from prefixctl.registry.publish import load_live
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.directory import TierFolder
@@ -100,7 +100,7 @@ def rekey(
         raise NothingToDoError("no live version, or an empty tier", path=str(folder.path))
     epoch = config.tenancy.epoch + 1 if to_epoch is None else to_epoch
     later = _in_epoch(config, epoch)
-    model = model_version(settings)
+    model = settings.model_version
     spaces = [(g, group_salt) for g in groups] + [(t, tenant_salt) for t in tenants]
     done = []
     with closing(_open(config, secret, folder)) as store:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prefixctl.config import Config
-from prefixctl.core.tenancy import Namespace, NamespaceKind, Secret, derive_salt
+from prefixctl.core.tenancy import (
+    UNSALTED,
+    Namespace,
+    NamespaceKind,
+    SaltedNamespace,
+    Secret,
+    derive_salt,
+    pseudonym,
+)
 from prefixctl.engine.admin import ADMIN_TOKEN
 from prefixctl.errors import ConfigError
 from prefixctl.ids import OnBehalf, Salt
@@ -56,6 +64,45 @@ def tenant_salt(config: Config, secret: Secret, tenant: str, model: str) -> Salt
 def group_salt(config: Config, secret: Secret, group: str, model: str) -> Salt:
     """The salt of a share group on a model, in the configured epoch."""
     return _salt(config, secret, NamespaceKind.GROUP, group, model)
+
+
+def salted_namespaces(
+    config: Config,
+    model: str,
+    tenants: Sequence[str],
+    groups: Sequence[str],
+    environment: Mapping[str, str],
+) -> list[SaltedNamespace]:
+    """The namespaces of groups and tenants with their salts; the one without if none is named.
+
+    Args:
+        config: The configuration.
+        model: Model and revision, see `TargetConfig.model_version`.
+        tenants: Tenants, each under its own salt.
+        groups: Share groups.
+        environment: Where the tenancy secret may stand.
+
+    Raises:
+        ConfigError: If somebody is named, and there is no tenancy secret.
+    """
+    if not tenants and not groups:
+        return [UNSALTED]
+    secret = require_secret(config, environment)
+    return [
+        SaltedNamespace(
+            label=f"group {name}",
+            salt=group_salt(config, secret, name, model),
+            suffix=f"#{pseudonym(secret, f'group:{name}')}",
+        )
+        for name in groups
+    ] + [
+        SaltedNamespace(
+            label=f"tenant {name}",
+            salt=tenant_salt(config, secret, name, model),
+            suffix=f"#{pseudonym(secret, name)}",
+        )
+        for name in tenants
+    ]
 
 
 def _salt(config: Config, secret: Secret, kind: NamespaceKind, name: str, model: str) -> Salt:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
-from prefixctl.api.tenants import (
-    group_salt,
-    on_behalf,
-    operator_token,
-    require_secret,
-    tenant_salt,
-)
+from prefixctl.api.tenants import on_behalf, operator_token, salted_namespaces
 from prefixctl.api.tiers import in_tier, nvme_of
 from prefixctl.config import Config
-from prefixctl.core.tenancy import NamespaceKind
+from prefixctl.core.tenancy import NamespaceKind, SaltedNamespace
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import NothingToDoError, UsageError
-from prefixctl.prompts.target import Target, load_target, measure, model_version
+from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.lease import SqliteLeases
 from prefixctl.registry.publish import Published, load_live
-from prefixctl.warm.run import SaltedNamespace, WarmItem, WarmOutcome, WarmReport, warm
+from prefixctl.warm.run import WarmItem, WarmOutcome, WarmReport, warm
 
 
 def warm_prefixes(
@@ -71,8 +65,8 @@ def warm_prefixes(
     gated = config.gateway.enabled
     namespaces: list[SaltedNamespace] = []
     if from_tier or not gated:
-        version = model_version(settings)
-        namespaces = list(namespaces_of(config, version, tenants, groups, environment))
+        version = settings.model_version
+        namespaces = salted_namespaces(config, version, tenants, groups, environment)
     if from_tier:
         items = _held(config, loaded, items, namespaces, on_left_out)
     api_key = environment.get(config.server.api_key_env)
@@ -152,23 +146,3 @@ def _named(tenants: Sequence[str], groups: Sequence[str]) -> Iterator[SaltedName
     for tenant in tenants:
         salt = on_behalf(NamespaceKind.TENANT, tenant)
         yield SaltedNamespace(label=f"tenant {tenant}", salt=salt)
-
-
-def namespaces_of(
-    config: Config,
-    model: str,
-    tenants: Sequence[str],
-    groups: Sequence[str],
-    environment: Mapping[str, str],
-) -> Iterator[SaltedNamespace]:
-    """The namespaces of tenants and groups with their salts; the one without if none is named."""
-    if not tenants and not groups:
-        yield SaltedNamespace(label="no salt", salt=None)
-        return
-    secret = require_secret(config, environment)
-    for group in groups:
-        yield SaltedNamespace(label=f"group {group}", salt=group_salt(config, secret, group, model))
-    for tenant in tenants:
-        yield SaltedNamespace(
-            label=f"tenant {tenant}", salt=tenant_salt(config, secret, tenant, model)
-        )

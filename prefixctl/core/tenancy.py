@@ -48,6 +48,24 @@ class Namespace:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaltedNamespace:
+    """A namespace as commands work in it.
+
+    Attributes:
+        label: Its name for people.
+        salt: Its salt, or whom a gateway is told of; None for requests without one.
+        suffix: Parts the names of pins in several namespaces, and reveals nobody.
+    """
+
+    label: str
+    salt: Salt | None
+    suffix: str = ""
+
+
+UNSALTED = SaltedNamespace(label="no salt", salt=None)
+
+
 def derive_salt(secret: Secret, namespace: Namespace, *, model: str, epoch: int) -> Salt:
     """The cache salt of a namespace.
 

@@ -38,7 +38,7 @@ from prefixctl.engine.launch import Server, free_port
 from prefixctl.errors import InputError
 from prefixctl.ids import Salt
 from prefixctl.prompts.load import find_prompts
-from prefixctl.prompts.target import Target, example_request, load_target, measure, model_version
+from prefixctl.prompts.target import Target, example_request, load_target, measure
 from prefixctl.registry.publish import load_live
 from prefixctl.warm.run import WarmReport
 
@@ -275,7 +275,7 @@ def _measure(
         config,
         require_secret(config, environment),
         TENANT,
-        model_version(target.settings),
+        target.settings.model_version,
     )
     longest = max(prompts, key=lambda p: measured[p.name].alignment.shared_tokens)
     engine.complete(example_request(longest, target, 0), salt=_fresh_salt())

@@ -29,11 +29,6 @@ class Target:
     tokenizer: RequestTokenizer
 
 
-def model_version(settings: TargetConfig) -> str:
-    """Model and revision, as salts and messages name them."""
-    return settings.model_version
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What one prompt is on one target.

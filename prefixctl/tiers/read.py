@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -112,6 +113,18 @@ def read_headers(
                 else:
                     found.append((header, used))
     return found, damaged
+
+
+def find_headers(
+    paths: Iterable[Path], material: bytes, file_bytes: int
+) -> list[tuple[Header, float]]:
+    """The sound ones among files that may not be there; see `read_headers`."""
+    files = []
+    for path in paths:
+        with suppress(OSError):
+            status = path.stat()
+            files.append((str(path), footprint_bytes(status.st_size), status.st_mtime))
+    return read_headers(files, material, file_bytes)[0] if files else []
 
 
 def _read_header(path: str, material: bytes | None, file_bytes: int | None) -> Header | None:

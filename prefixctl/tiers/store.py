@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,9 +30,9 @@ from prefixctl.tiers.directory import TierDirectory, block_name, file_size
 from prefixctl.tiers.index import Entry, Index, Rules
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 from prefixctl.tiers.material import Material
-from prefixctl.tiers.read import PASSING, read_block, read_headers
+from prefixctl.tiers.read import PASSING, find_headers, read_block, read_headers
 from prefixctl.tiers.room import Room
-from prefixctl.tiers.write import Place, write_block
+from prefixctl.tiers.write import Place, encrypted, write_block
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 FULL_PAUSE_SECONDS = 1.0
@@ -299,16 +298,10 @@ class BlockStore:
 
     def _enter_found(self, keys: Iterable[bytes]) -> None:
         """Learn of blocks that others have written."""
-        files = []
-        for key in keys:
-            path = self._folder / block_name(key)
-            with suppress(OSError):
-                status = path.stat()
-                files.append((str(path), footprint_bytes(status.st_size), status.st_mtime))
-        if files:
-            found, _ = read_headers(files, self._material.digest, self._file_bytes)
-            with self._lock:
-                self._index.add_all(found)
+        paths = [self._folder / block_name(key) for key in keys]
+        found = find_headers(paths, self._material.digest, self._file_bytes)
+        with self._lock:
+            self._index.add_all(found)
 
     def _look(self, key: bytes) -> MissCause | None:
         """Why a block that is not in the index is not there; None if its file is."""
@@ -356,18 +349,13 @@ class BlockStore:
     def _write(
         self, place: Place, path: Path, body: bytes | memoryview, *, replace: bool
     ) -> RefusalReason | None:
-        header = Header(
+        header = place.header(
             material=self._material.digest,
-            key=place.key,
             body_bytes=self.block_bytes,
             stored_bytes=self._file_bytes - HEADER_BYTES,
             created=self._clock(),
-            parent=place.parent,
-            depth=place.depth,
-            owner=place.owner,
-            label=place.label,
         )
-        header, stored = self._encrypted(header, body)
+        header, stored = encrypted(header, body, self._keyring)
         if stored is None:
             return RefusalReason.NO_KEY
         header = header.sealed(stored)
@@ -393,18 +381,6 @@ class BlockStore:
                 self._index.remove(place.key)
             self._index.add(header, header.created)
         return None
-
-    def _encrypted(
-        self, header: Header, body: bytes | memoryview
-    ) -> tuple[Header, bytes | memoryview | None]:
-        if self._keyring is None:
-            return header, body
-        try:
-            self._keyring.refresh()
-            nonce, stored = self._keyring.encrypt(header, body)
-        except (InputError, KeyError):
-            return header, None
-        return dataclass_replace(header, nonce=nonce), stored
 
     def _disk_failed(self, exc: OSError) -> RefusalReason:
         if exc.errno in DISK_ERRORS:

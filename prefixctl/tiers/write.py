@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from prefixctl.errors import InputError
 from prefixctl.tiers.block import (
     HEADER_BYTES,
     MOST_KEY_BYTES,
@@ -15,6 +16,7 @@ from prefixctl.tiers.block import (
     Header,
     checksum,
 )
+from prefixctl.tiers.keyring import KeyRing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +37,42 @@ class Place:
     owner: bytes = NO_OWNER
     label: str = ""
 
+    def header(
+        self, *, material: bytes, body_bytes: int, stored_bytes: int, created: float
+    ) -> Header:
+        """The header of its block, still without a checksum; the arguments are the header's."""
+        return Header(
+            material=material,
+            key=self.key,
+            body_bytes=body_bytes,
+            stored_bytes=stored_bytes,
+            created=created,
+            parent=self.parent,
+            depth=self.depth,
+            owner=self.owner,
+            label=self.label,
+        )
+
     def check(self) -> None:
         """Raise ValueError if keys or label do not fit into a header."""
         if not 0 < len(self.key) <= MOST_KEY_BYTES or len(self.parent) > MOST_KEY_BYTES:
             raise ValueError(f"keys have 1 to {MOST_KEY_BYTES} bytes")
         if len(self.label.encode()) > MOST_LABEL_BYTES:
             raise ValueError(f"a label has at most {MOST_LABEL_BYTES} bytes")
+
+
+def encrypted(
+    header: Header, body: bytes | memoryview, keyring: KeyRing | None
+) -> tuple[Header, bytes | memoryview | None]:
+    """Header and bytes as they are stored; no bytes if there is no key for the owner."""
+    if keyring is None:
+        return header, body
+    try:
+        keyring.refresh()
+        nonce, stored = keyring.encrypt(header, body)
+    except (InputError, KeyError):
+        return header, None
+    return replace(header, nonce=nonce), stored
 
 
 def write_block(descriptor: int, header: Header, stored: bytes | memoryview) -> None:

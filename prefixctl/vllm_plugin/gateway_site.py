@@ -16,7 +16,6 @@ from prefixctl.gateway.ledger import Ledger
 from prefixctl.gateway.live import LivePrefixes
 from prefixctl.gateway.namespaces import Namespaces
 from prefixctl.gateway.record import Record
-from prefixctl.prompts.target import model_version
 from prefixctl.sources.secret import load_secret
 from prefixctl.vllm_plugin import guard
 from prefixctl.vllm_plugin.gateway_call import Site
@@ -73,7 +72,7 @@ def _site(environment: Mapping[str, str], accounts: Accounts) -> Site:
             admin_token=environment.get(ADMIN_TOKEN, ""),
         ),
         keys=keys,
-        namespaces=Namespaces(secret, model=model_version(settings), epoch=config.tenancy.epoch),
+        namespaces=Namespaces(secret, model=settings.model_version, epoch=config.tenancy.epoch),
         prefixes=LivePrefixes(RegistrySource(config, target)),
         ledger=Ledger(config.registry_path.with_name("gateway-rates")),
         account=accounts(config, config.served_name(settings)),

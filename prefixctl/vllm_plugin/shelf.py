@@ -15,7 +15,7 @@ from prefixctl.core.tenancy import Namespace, NamespaceKind, derive_salt, pseudo
 from prefixctl.engine.admin import GovernedPrefix
 from prefixctl.engine.launch import CONFIG_VARIABLE, TARGET_VARIABLE
 from prefixctl.ids import Salt
-from prefixctl.prompts.target import Target, load_target, measure, model_version, section_ends
+from prefixctl.prompts.target import Target, load_target, measure, section_ends
 from prefixctl.registry.publish import Published, read_release
 from prefixctl.registry.store import open_store
 from prefixctl.sources.secret import load_secret
@@ -133,7 +133,7 @@ class Shelf:
         config, secret = self._config, self._secret
         if secret is None:
             return []
-        model = model_version(config.target(self._target_name))
+        model = config.target(self._target_name).model_version
         return [
             (
                 group,

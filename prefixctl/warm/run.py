@@ -18,9 +18,9 @@ from enum import StrEnum
 from prefixctl.core.blocks import expected_hit_tokens
 from prefixctl.core.ports import ChatRequest, Engine, Lease
 from prefixctl.core.prompt import Prompt
+from prefixctl.core.tenancy import SaltedNamespace
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.errors import DriftError, ExitCode, PrefixctlError, ServerError
-from prefixctl.ids import Salt
 from prefixctl.prompts.render import probe_values, render
 from prefixctl.prompts.target import Measurement, Target
 
@@ -51,14 +51,6 @@ class WarmItem:
     version: int
     measurement: Measurement
     drift: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaltedNamespace:
-    """A namespace to warm in: its name for people and its salt, None for requests without one."""
-
-    label: str
-    salt: Salt | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -28,6 +28,7 @@ from tiered import (
     wait_until,
     whole,
 )
+from tmpfs import small_disk
 
 from prefixctl.api.keys import add_tenant_key
 from prefixctl.api.tenants import require_secret, tenant_salt
@@ -36,7 +37,6 @@ from prefixctl.api.versions import bump_prompts, publish_prompts
 from prefixctl.config import Config, load_config
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient, GovernedPrefix
 from prefixctl.errors import ExitCode
-from prefixctl.prompts.target import model_version
 from prefixctl.tiers.block import HEADER_BYTES, BadBlockError, unpack
 from prefixctl.tiers.directory import TierDirectory
 from prefixctl.tiers.keyring import KeyRing, create_key
@@ -100,23 +100,6 @@ def plain_pieces(path: Path, keyring: KeyRing) -> list[bytes]:
     plain = keyring.decrypt(unpack(data), data[HEADER_BYTES:])
     assert plain.count(0) < len(plain) // 2
     return [plain[at : at + PIECE_BYTES] for at in range(0, len(plain) - PIECE_BYTES, 8192)]
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A tmpfs, where this user may mount one."""
-    folder.mkdir()
-    mount, unmount = shutil.which("mount"), shutil.which("umount")
-    if mount is None or unmount is None:
-        pytest.skip("no mount here")
-    command = [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run([unmount, str(folder)], check=True)
 
 
 def test_a_full_disk_stops_stores_alone_until_there_is_room(model_folder, tmp_path):
@@ -214,7 +197,7 @@ def test_pins_hold_in_every_tier_and_purge_reaches_every_tier(model_folder, tmp_
     path.write_text(GATED.format(tier=tier, keys=keys))
     config = load_config(path)
     secret = require_secret(config, os.environ)
-    salt = tenant_salt(config, secret, "shop", model_version(config.target("tiered")))
+    salt = tenant_salt(config, secret, "shop", config.target("tiered").model_version)
     bump_prompts(config, ["short-greeting"], reason="first", author="test")
     publish_prompts(config, by="test")
     tenants = Tenants(config)

@@ -10,6 +10,7 @@ from sample import PROMPT_YAML
 
 from prefixctl.config import Config, load_config
 from prefixctl.core.ports import ServerFacts
+from prefixctl.core.tenancy import UNSALTED, SaltedNamespace
 from prefixctl.core.usage import CacheState, CacheUse
 from prefixctl.engine.fake import FakeEngine
 from prefixctl.errors import ExitCode
@@ -18,7 +19,6 @@ from prefixctl.prompts.load import load_prompt
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.lease import SqliteLeases
 from prefixctl.warm.run import (
-    SaltedNamespace,
     WarmItem,
     WarmOutcome,
     WarmReport,
@@ -27,7 +27,7 @@ from prefixctl.warm.run import (
 )
 
 FACTS = ServerFacts(models=("tiny-model",), block_size=16, hash_algorithm="sha256_cbor")
-UNSALTED = (SaltedNamespace(label="no salt", salt=None),)
+NAMESPACES = (UNSALTED,)
 
 
 run = functools.partial(warm, served_name="tiny-model")
@@ -76,9 +76,9 @@ def test_every_rank_of_every_server_in_every_namespace(item: WarmItem, target: T
 
 def test_a_second_run_finds_it_resident_with_one_request(item: WarmItem, target: Target) -> None:
     engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
-    first = run([item], [engine], target, UNSALTED)
+    first = run([item], [engine], target, NAMESPACES)
     count = len(engine.requests)
-    second = run([item], [engine], target, UNSALTED)
+    second = run([item], [engine], target, NAMESPACES)
     assert [first.outcomes[0].was_resident, second.outcomes[0].was_resident] == [False, True]
     assert len(engine.requests) == count + 1
 
@@ -87,7 +87,7 @@ def test_the_first_user_hits_all_full_blocks(item: WarmItem, target: Target) -> 
     from prefixctl.prompts.target import example_request
 
     engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
-    run([item], [engine], target, UNSALTED)
+    run([item], [engine], target, NAMESPACES)
     use = engine.complete(example_request(item.prompt, target, 0)).use
     assert use.cached_tokens == item.measurement.alignment.expected_hit_tokens
 
@@ -99,7 +99,7 @@ def only(outcomes: tuple[WarmOutcome, ...]) -> WarmOutcome:
 
 def test_a_cache_that_is_too_small_fails_loudly(item: WarmItem, target: Target) -> None:
     engine = FakeEngine(target.tokenizer.token_ids, capacity_blocks=5, facts=FACTS)
-    report = run([item], [engine], target, UNSALTED)
+    report = run([item], [engine], target, NAMESPACES)
     assert only(report.outcomes).status is WarmStatus.NOT_RESIDENT
     assert "reused" in only(report.outcomes).message
     assert report.exit_code is ExitCode.FINDINGS
@@ -107,7 +107,7 @@ def test_a_cache_that_is_too_small_fails_loudly(item: WarmItem, target: Target) 
 
 def test_a_server_that_does_not_report_is_not_called_warm(item: WarmItem, target: Target) -> None:
     engine = FakeEngine(target.tokenizer.token_ids, reports_cached=False, facts=FACTS)
-    report = run([item], [engine], target, UNSALTED)
+    report = run([item], [engine], target, NAMESPACES)
     assert only(report.outcomes).status is WarmStatus.UNREPORTED
     assert "--enable-prompt-tokens-details" in only(report.outcomes).message
     assert report.exit_code is ExitCode.FINDINGS
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_report_is_not_called_warm(item: WarmItem, target
 
 def test_another_tokenizer_behind_the_address_is_drift(item: WarmItem, target: Target) -> None:
     engine = FakeEngine(lambda r: [*target.tokenizer.token_ids(r)[:-1], 0], facts=FACTS)
-    report = run([item], [engine], target, UNSALTED)
+    report = run([item], [engine], target, NAMESPACES)
     assert only(report.outcomes).status is WarmStatus.DRIFT
     assert not engine.requests
     assert report.exit_code is ExitCode.DRIFT
@@ -133,7 +133,7 @@ def test_a_server_that_is_not_what_the_target_says_is_drift(
     item: WarmItem, target: Target, change: dict, words: str
 ) -> None:
     engine = FakeEngine(target.tokenizer.token_ids, ranks=2, facts=replace(FACTS, **change))
-    report = run([item], [engine], target, UNSALTED)
+    report = run([item], [engine], target, NAMESPACES)
     assert {o.status for o in report.outcomes} == {WarmStatus.DRIFT}
     assert len(report.outcomes) == 2
     assert words in report.outcomes[0].message
@@ -143,7 +143,7 @@ def test_a_server_that_is_not_what_the_target_says_is_drift(
 
 def test_a_prompt_that_drifted_does_not_stop_the_others(item: WarmItem, target: Target) -> None:
     engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
-    report = run([replace(item, drift="bump it"), item], [engine], target, UNSALTED)
+    report = run([replace(item, drift="bump it"), item], [engine], target, NAMESPACES)
     assert [o.status for o in report.outcomes] == [WarmStatus.DRIFT, WarmStatus.RESIDENT]
     assert report.exit_code is ExitCode.DRIFT
 
@@ -155,7 +155,7 @@ def test_records_do_not_show_salts() -> None:
 def test_a_server_that_is_down_fails_its_own_entries_only(item: WarmItem, target: Target) -> None:
     down = FakeEngine(target.tokenizer.token_ids, url="http://down", is_up=False, facts=FACTS)
     up = FakeEngine(target.tokenizer.token_ids, url="http://up", facts=FACTS)
-    report = run([item], [down, up], target, UNSALTED)
+    report = run([item], [down, up], target, NAMESPACES)
     assert [o.status for o in report.outcomes] == [WarmStatus.FAILED, WarmStatus.RESIDENT]
     assert report.exit_code is ExitCode.UNREACHABLE
 
@@ -173,7 +173,7 @@ def test_a_short_prompt_is_said_to_be_too_short(
         prompt=prompt, version=1, measurement=measure(prompt, target, config.prefix_cache)
     )
     engine = FakeEngine(target.tokenizer.token_ids, facts=FACTS)
-    report = run([short], [engine], target, UNSALTED)
+    report = run([short], [engine], target, NAMESPACES)
     assert only(report.outcomes).status is WarmStatus.TOO_SHORT
     assert "fewer than one cache unit" in only(report.outcomes).message
     assert report.exit_code is ExitCode.OK
@@ -214,7 +214,7 @@ def test_of_two_warm_ups_at_once_one_fills_each_prefix(
 
     def work() -> None:
         lease = SqliteLeases(tmp_path / "leases")
-        reports.append(run([item], [engine], target, UNSALTED, lease=lease))
+        reports.append(run([item], [engine], target, NAMESPACES, lease=lease))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
