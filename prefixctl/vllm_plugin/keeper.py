@@ -93,12 +93,11 @@ class Keeper:
         self._stamp, self._told = stamp, True
 
     async def _pin_live(self, live: Mapping[str, GovernedPrefix]) -> None:
-        # A purge or an operator may have let some go.
-        pinned = [{pin["name"] for pin in answer["pins"]} for answer in self._answers]
-        self._live = self._live.intersection(*pinned)
         for gone in self._live - set(live):
             await self.ask({"ask": "unpin", "name": gone})
-        self._live &= set(live)
+        # A purge or an operator may have let some of the others go.
+        pinned = [{pin["name"] for pin in answer["pins"]} for answer in self._answers]
+        self._live = self._live.intersection(live, *pinned)
         self._refused = {}
         for name, prefix in live.items():
             if name in self._live:
