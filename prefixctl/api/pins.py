@@ -172,7 +172,7 @@ def governed_prefix(
         name=f"{published.prompt.name}@{published.entry.version}{space.suffix}",
         token_ids=measured.token_ids,
         section_ends=section_ends(published.prompt, target, measured),
-        salt=space.salt,
+        salt=space.salt_of(published.prompt.name),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,12 +17,15 @@ from prefixctl.api.tenants import salted_namespaces
 from prefixctl.api.tiers import full_blocks, nvme_of
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
-from prefixctl.core.tenancy import SaltedNamespace
-from prefixctl.engine.launch import Server, free_port
+from prefixctl.core.tenancy import SaltedNamespace, Secret, salt_pseudonym
+from prefixctl.core.ticket import TICKET_ARGUMENT, Ticket
+from prefixctl.engine.launch import CONFIG_VARIABLE, Server, free_port
 from prefixctl.errors import ExitCode, NothingToDoError, ServerError
+from prefixctl.ids import Salt
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.publish import load_live
 from prefixctl.registry.worktree import governed_prompts
+from prefixctl.sources.secret import load_secret
 from prefixctl.tiers.directory import write_privately
 from prefixctl.tiers.view import stored_model
 from prefixctl.warm.run import WarmItem
@@ -81,11 +85,17 @@ class PrecomputeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    item: WarmItem
-    namespace: SaltedNamespace
+    salt: Salt | None
     token_ids: tuple[int, ...]
     hashes: tuple[bytes, ...]
     entry: Precomputed
+
+    def ticket(self, secret: Secret) -> str:
+        """Says to the engine whose the blocks are, and of which version."""
+        salt, entry = self.salt or Salt(""), self.entry
+        owner = salt_pseudonym(salt) if salt else ""
+        version = f"{entry.prompt}@{entry.version}" if entry.version else ""
+        return Ticket(tenant=owner, salt=salt, group_salt=salt, prefix=version).sign(secret)
 
 
 def precompute_prefixes(
@@ -129,19 +139,41 @@ def precompute_prefixes(
     todo = [at for at, entry in enumerate(done) if entry.status == "not stored"]
     if todo:
         on_progress("starting an engine", 0, len(todo))
-        port = free_port()
-        command = build_serve_command(config, None, target=name, port=port)
+        secret = load_secret(config, environment) or Secret(secrets.token_hex(32).encode())
         log = config.registry_path.parent / "precompute.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with Server(command, log=log, environment=os.environ) as server:
+        with _engine(config, name, secret, log) as server:
             for count, at in enumerate(todo):
-                on_progress(jobs[at].item.prompt.name, count, len(todo))
-                done[at] = _store(path, jobs[at], server.url, config.served_name(settings))
+                on_progress(jobs[at].entry.prompt, count, len(todo))
+                served = config.served_name(settings)
+                done[at] = _store(path, jobs[at], server.url, served, secret)
     manifest = manifest_path(config)
     _write_manifest(manifest, done)
     return PrecomputeReport(
         prefixes=tuple(done), manifest=str(manifest), seconds=time.monotonic() - started
     )
+
+
+def _engine(config: Config, target: str, secret: Secret, log: Path) -> Server:
+    """A server as the configuration says, but for this command alone.
+
+    It has no gateway, since whose a block is stands in tickets signed here, and pins nothing by
+    itself.
+    """
+    cache = config.prefix_cache
+    alone = config.model_copy(
+        update={
+            "gateway": config.gateway.model_copy(update={"enabled": False}),
+            "prefix_cache": cache.model_copy(
+                update={"pins": cache.pins.model_copy(update={"live": False})}
+            ),
+        }
+    )
+    command = build_serve_command(alone, None, target=target, port=free_port())
+    environment = {**os.environ, CONFIG_VARIABLE: str(Path(config.path).absolute())}
+    if config.tenancy.secret_file is None:
+        environment[config.tenancy.secret_env] = secret.reveal().decode()
+    return Server(command, log=log, environment=environment)
 
 
 def manifest_path(config: Config) -> Path:
@@ -172,7 +204,8 @@ def _items(
 
 
 def _job(config: Config, target: Target, item: WarmItem, space: SaltedNamespace) -> _Job:
-    token_ids, hashes = full_blocks(target, item.measurement, space.salt)
+    salt = space.salt_of(item.prompt.name)
+    token_ids, hashes = full_blocks(config, target, item.measurement, salt)
     entry = Precomputed(
         prompt=item.prompt.name,
         version=item.version,
@@ -185,7 +218,7 @@ def _job(config: Config, target: Target, item: WarmItem, space: SaltedNamespace)
         message=item.drift,
         status="drift" if item.drift else "not stored" if hashes else "too short",
     )
-    return _Job(item=item, namespace=space, token_ids=token_ids, hashes=tuple(hashes), entry=entry)
+    return _Job(salt=salt, token_ids=token_ids, hashes=tuple(hashes), entry=entry)
 
 
 def _known(path: Path, job: _Job) -> Precomputed:
@@ -193,16 +226,21 @@ def _known(path: Path, job: _Job) -> Precomputed:
     return job.entry if model is None else _with(job.entry, model=model, status="was stored")
 
 
-def _store(path: Path, job: _Job, url: str, served: str) -> Precomputed:
+def _store(path: Path, job: _Job, url: str, served: str, secret: Secret) -> Precomputed:
     """Compute the prefix alone, so that its last block is stored and no tail."""
-    body: dict[str, object] = {"model": served, "prompt": list(job.token_ids), "max_tokens": 1}
-    if job.namespace.salt is not None:
-        body["cache_salt"] = str(job.namespace.salt)
+    body: dict[str, object] = {
+        "model": served,
+        "prompt": list(job.token_ids),
+        "max_tokens": 1,
+        "vllm_xargs": {TICKET_ARGUMENT: job.ticket(secret)},
+    }
+    if job.salt is not None:
+        body["cache_salt"] = str(job.salt)
     try:
         with httpx.Client(base_url=url, timeout=REQUEST_SECONDS, trust_env=False) as client:
             answer = client.post("/v1/completions", json=body)
             if not answer.is_success:
-                text = answer.text[:LONGEST_ERROR].replace(str(job.namespace.salt), "***")
+                text = answer.text[:LONGEST_ERROR].replace(str(job.salt), "***")
                 return _with(job.entry, message=f"the engine answered {answer.status_code}: {text}")
             deadline = time.monotonic() + STORE_SECONDS
             while (model := stored_model(path, job.hashes)) is None:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from prefixctl.api.tenants import group_salt, require_secret, tenant_salt
+from prefixctl.api.tenants import require_secret, salted_namespaces
 from prefixctl.api.tiers import full_blocks, nvme_of
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
 from prefixctl.core.tenancy import Secret, key_owners, salt_pseudonym
 from prefixctl.errors import ExitCode, NothingToDoError, UsageError
-from prefixctl.ids import BlockHash, Salt
+from prefixctl.ids import BlockHash
 from prefixctl.prompts.target import load_target
 from prefixctl.registry.publish import load_live
 from prefixctl.tiers.block import owner_tag
@@ -101,21 +101,23 @@ def rekey(
     epoch = config.tenancy.epoch + 1 if to_epoch is None else to_epoch
     later = _in_epoch(config, epoch)
     model = settings.model_version
-    spaces = [(g, group_salt) for g in groups] + [(t, tenant_salt) for t in tenants]
+    spaces = [salted_namespaces(c, model, tenants, groups, environment) for c in (config, later)]
     done = []
     with closing(_open(config, secret, folder)) as store:
         for item in (warm_item(config, loaded, p) for p in published):
-            for label, salt_of in spaces:
-                salts = [salt_of(c, secret, label, model) for c in (config, later)]
-                old, new = (full_blocks(loaded, item.measurement, salt)[1] for salt in salts)
-                tags = {_salt_tag(salts[0]): _salt_tag(salts[1])}
+            for pair in zip(*spaces, strict=True):
+                salts = [space.salt_of(item.prompt.name) for space in pair]
+                old, new = (
+                    full_blocks(config, loaded, item.measurement, salt)[1] for salt in salts
+                )
+                was, will = (owner_tag(salt_pseudonym(salt)) for salt in salts if salt is not None)
                 done.append(
                     Rekeyed(
                         prompt=item.prompt.name,
                         version=item.version,
-                        namespace=label,
+                        namespace=pair[0].label,
                         blocks=len(old),
-                        carried=_carry(store, old, new, tags),
+                        carried=_carry(store, old, new, {was: will}),
                     )
                 )
     return RekeyReport(from_epoch=config.tenancy.epoch, to_epoch=epoch, prefixes=tuple(done))
@@ -183,10 +185,6 @@ def _carry_block(  # noqa: PLR0917 - one call, all by name of a part
         label=was.label,
     )
     return store.put(place, body)
-
-
-def _salt_tag(salt: Salt) -> bytes:
-    return owner_tag(salt_pseudonym(salt))
 
 
 def _in_epoch(config: Config, epoch: int) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from prefixctl.config import Config
 from prefixctl.core.tenancy import (
@@ -16,6 +17,7 @@ from prefixctl.core.tenancy import (
 )
 from prefixctl.engine.admin import ADMIN_TOKEN
 from prefixctl.errors import ConfigError
+from prefixctl.gateway.groups import Groups
 from prefixctl.ids import OnBehalf, Salt
 from prefixctl.sources.secret import load_secret
 
@@ -88,21 +90,33 @@ def salted_namespaces(
     if not tenants and not groups:
         return [UNSALTED]
     secret = require_secret(config, environment)
-    return [
-        SaltedNamespace(
-            label=f"group {name}",
-            salt=group_salt(config, secret, name, model),
-            suffix=f"#{pseudonym(secret, f'group:{name}')}",
-        )
-        for name in groups
-    ] + [
-        SaltedNamespace(
-            label=f"tenant {name}",
-            salt=tenant_salt(config, secret, name, model),
-            suffix=f"#{pseudonym(secret, name)}",
-        )
-        for name in tenants
+    return [_group(config, secret, name, model) for name in groups] + [
+        _tenant(config, secret, name, model) for name in tenants
     ]
+
+
+def _group(config: Config, secret: Secret, name: str, model: str) -> SaltedNamespace:
+    return SaltedNamespace(
+        label=f"group {name}",
+        salt=group_salt(config, secret, name, model),
+        suffix=f"#{pseudonym(secret, f'group:{name}')}",
+    )
+
+
+def _tenant(config: Config, secret: Secret, name: str, model: str) -> SaltedNamespace:
+    space = SaltedNamespace(
+        label=f"tenant {name}",
+        salt=tenant_salt(config, secret, name, model),
+        suffix=f"#{pseudonym(secret, name)}",
+    )
+    group = Groups(config.tenancy.groups).of(name)
+    if config.tenancy.sharing != "on" or group is None:
+        return space
+    return replace(
+        space,
+        shared=frozenset(config.tenancy.groups[group].prompts),
+        group_salt=group_salt(config, secret, group, model),
+    )
 
 
 def _salt(config: Config, secret: Secret, kind: NamespaceKind, name: str, model: str) -> Salt:

@@ -14,7 +14,13 @@ from prefixctl.config import Config, NvmeConfig, is_name
 from prefixctl.core.keys import DEFAULT_ROOT_SEED, block_hashes
 from prefixctl.core.policy.make import depth_cost
 from prefixctl.core.reference import SHOWN_CHARS, version_number
-from prefixctl.core.tenancy import Namespace, NamespaceKind, Secret, owner_names
+from prefixctl.core.tenancy import (
+    Namespace,
+    NamespaceKind,
+    Secret,
+    digest_of_salt,
+    owner_names,
+)
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient
 from prefixctl.engine.hashing import hash_function
 from prefixctl.engine.http import HttpEngine
@@ -238,8 +244,8 @@ def _owners(config: Config, secret: Secret, name: str, *, group: bool) -> set[st
     )
 
 
-def retire(config: Config, version: str) -> Path:
-    """Let the blocks of ``name@version`` go first when the disk tier is full.
+def retire(config: Config, version: str, *, undo: bool = False) -> Path:
+    """Let the blocks of ``name@version`` go first when the disk tier is full, or no longer.
 
     Raises:
         ConfigError: If no NVMe tier is configured.
@@ -255,7 +261,7 @@ def retire(config: Config, version: str) -> Path:
         )
     check_tier(path)
     try:
-        retire_version(path, version)
+        retire_version(path, version, undo=undo)
     except ValueError as exc:
         raise UsageError(f"'{version[:SHOWN_CHARS]}': {exc}") from exc
     return path
@@ -276,9 +282,14 @@ def make_key(config: Config, name: str) -> Path:
 
 
 def full_blocks(
-    target: Target, measured: Measurement, salt: Salt | None
+    config: Config, target: Target, measured: Measurement, salt: Salt | None
 ) -> tuple[tuple[int, ...], list[BlockHash]]:
-    """The tokens of a governed prefix's full blocks, and the engine's hash of each block."""
+    """The tokens of a governed prefix's full blocks, and the engine's hash of each block.
+
+    Where prefixes are shared, salts enter hashes as digests.
+    """
+    if salt is not None and config.tenancy.sharing == "on":
+        salt = digest_of_salt(salt)
     unit = target.material.block_size
     blocks = len(measured.token_ids) // unit if measured.governed else 0
     token_ids = measured.token_ids[: blocks * unit]
@@ -294,7 +305,7 @@ def full_blocks(
 
 def in_tier(config: Config, target: Target, measured: Measurement, salt: Salt | None) -> bool:
     """Whether the disk holds all full blocks of a prefix in a namespace."""
-    _, hashes = full_blocks(target, measured, salt)
+    _, hashes = full_blocks(config, target, measured, salt)
     return stored_model(config.root / nvme_of(config).path, hashes) is not None
 
 

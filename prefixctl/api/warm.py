@@ -101,8 +101,8 @@ def _held(
     """The items that the disk tier holds in every namespace, or that are too short to be held."""
     held = []
     for item in items:
-        measured = item.measurement
-        lacking = [n for n in namespaces if not in_tier(config, target, measured, n.salt)]
+        measured, name = item.measurement, item.prompt.name
+        lacking = [n for n in namespaces if not in_tier(config, target, measured, n.salt_of(name))]
         if lacking and measured.governed:
             on_left_out(f"{item.prompt.name}@{item.version} for {lacking[0].label}")
         else:

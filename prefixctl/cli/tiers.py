@@ -79,12 +79,16 @@ def purge(
 def retire(
     context: typer.Context,
     version: Annotated[str, typer.Argument(help="The version, as support-agent@3.")],
+    undo: Annotated[
+        bool, typer.Option("--undo", help="The version is in use again, after a rollback.")
+    ] = False,
 ) -> None:
     """Let the blocks of a version go first when the disk is full."""
     from prefixctl.api.tiers import retire as api_retire
 
-    path = api_retire(load(context), version)
-    say(f"{version}: its blocks in {path} go first when space is short")
+    path = api_retire(load(context), version, undo=undo)
+    how = "are kept like all others" if undo else "go first when space is short"
+    say(f"{version}: its blocks in {path} {how}")
 
 
 @app.command("key")

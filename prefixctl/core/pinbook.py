@@ -26,6 +26,11 @@ class Wish:
     keys: tuple[BlockHash, ...] = field(repr=False)
     auto_hits: int | None = None
 
+    @property
+    def version(self) -> str:
+        """Prompt and version, without the namespace."""
+        return self.name.partition("#")[0]
+
 
 @dataclass(slots=True)
 class Entry:

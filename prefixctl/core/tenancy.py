@@ -56,14 +56,28 @@ class SaltedNamespace:
         label: Its name for people.
         salt: Its salt, or whom a gateway is told of; None for requests without one.
         suffix: Parts the names of pins in several namespaces, and reveals nobody.
+        shared: Prompts that a group shares with it.
+        group_salt: The salt that these begin with.
     """
 
     label: str
     salt: Salt | None
     suffix: str = ""
+    shared: frozenset[str] = frozenset()
+    group_salt: Salt | None = None
+
+    def salt_of(self, prompt: str) -> Salt | None:
+        """The salt of the first block of a prompt's prefix."""
+        return self.group_salt if prompt in self.shared else self.salt
 
 
 UNSALTED = SaltedNamespace(label="no salt", salt=None)
+
+
+def digest_of_salt(salt: str) -> Salt:
+    """What stands for a salt in hashes and on the event stream where prefixes are shared."""
+    raw = hashlib.sha256(b"prefixctl-salt-key-1" + salt.encode()).digest()
+    return Salt(base64.urlsafe_b64encode(raw[:24]).decode())
 
 
 def derive_salt(secret: Secret, namespace: Namespace, *, model: str, epoch: int) -> Salt:

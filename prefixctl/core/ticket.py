@@ -20,8 +20,9 @@ class Ticket:
     """Who a request belongs to, in terms of the cache.
 
     Attributes:
-        tenant: The tenant's pseudonym, for counters.
-        salt: The tenant's salt: the `cache_salt` of the request that the ticket is good for.
+        tenant: The tenant's pseudonym, for counters; empty for nobody's.
+        salt: The tenant's salt: the `cache_salt` of the request that the ticket is good for;
+            empty for a request without one.
         group_salt: The salt of the tenant's share group, under which public prefixes lie.
         prefix: ``name@version`` of the governed prefix that the gateway put in front; empty if
             it put none.
@@ -68,7 +69,8 @@ def read_ticket(text: object, secret: Secret, *, salt: str | None) -> Ticket | N
         group_salt=Salt(data["group_salt"]),
         prefix=data["prefix"],
     )
-    return ticket if salt and hmac.compare_digest(ticket.salt.encode(), salt.encode()) else None
+    same = hmac.compare_digest(ticket.salt.encode(), (salt or "").encode())
+    return ticket if same else None
 
 
 def _mac(secret: Secret, payload: bytes) -> bytes:

@@ -40,8 +40,8 @@ def count_owners(path: Path, tags: Collection[bytes]) -> int:
         directory.close()
 
 
-def retire_version(path: Path, label: str) -> None:
-    """Let the blocks of a version go first from now on.
+def retire_version(path: Path, label: str, *, undo: bool = False) -> None:
+    """Let the blocks of a version go first from now on, or no longer.
 
     Raises:
         ValueError: If it is no label.
@@ -50,7 +50,6 @@ def retire_version(path: Path, label: str) -> None:
         raise ValueError(f"a version has 1 to {MOST_LABEL_BYTES} bytes on one line")
     directory = TierDirectory(path)
     try:
-        if label not in directory.retired():
-            directory.retire(label)
+        directory.retire(label, undo=undo)
     finally:
         directory.close()

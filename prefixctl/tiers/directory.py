@@ -233,14 +233,12 @@ class TierDirectory(TierFolder):
                 write_privately(folder / ABOUT, json.dumps(about, indent=2, sort_keys=True))
         return folder
 
-    def retire(self, label: str) -> None:
-        """Let the blocks of a version go first from now on."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path / "retired", flags, FILE_MODE)
-        try:
-            os.write(descriptor, label.encode() + b"\n")
-        finally:
-            os.close(descriptor)
+    def retire(self, label: str, *, undo: bool = False) -> None:
+        """Let the blocks of a version go first from now on, or no longer."""
+        with self.locked():
+            labels = self.retired() - {label} if undo else self.retired() | {label}
+            lines = "".join(f"{each}\n" for each in sorted(labels))
+            write_privately(self.path / "retired", lines)
 
     def _write_total(self, total: int) -> None:
         os.pwrite(self._total, _TOTAL.pack(total), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from prefixctl.core.policy.pins import Pinned, PinOutcome
 from prefixctl.core.policy.port import EvictionPolicy
 from prefixctl.core.policy.shares import Shared
 from prefixctl.tiers.block import NO_OWNER, Header
+
+LOOK_AGAIN_SECONDS = 2.0
+"""How often at most something that had to stay is looked at again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,9 @@ class Index:
         self._keys: dict[int, bytes] = {}
         self._labels: dict[str, set[bytes]] = {}
         self._retiring: list[bytes] = []
+        self._none_retired_at = -LOOK_AGAIN_SECONDS
         kind = POLICIES[rules.policy]
-        blocks = Blocks(slots)
+        self._blocks = blocks = Blocks(slots)
         inner: EvictionPolicy = (
             Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
             if rules.shares
@@ -194,25 +199,41 @@ class Index:
         self.add(header, used)
 
     def retired_victim(self, labels: Iterable[str]) -> Entry | None:
-        """The deepest block of a retired version, forgotten; pinned ones stay."""
+        """The deepest block of a retired version, forgotten.
+
+        A pinned one stays, and one on which a block of another version hangs.
+        """
         waiting = {label for label in labels if self._labels.get(label)}
-        while waiting:
+        if not self._retiring and waiting and self._may_look_for_retired():
+            self._retiring = self._retire(waiting)
             if not self._retiring:
-                self._retiring = self._retire(waiting)
-            if not self._retiring:
-                return None
+                self._none_retired_at = self._clock()
+        while self._retiring:
             entry = self.entries.get(self._retiring.pop())
-            if entry is None or entry.label not in waiting:
-                continue
-            if not self._policy.is_pinned(entry.slot):
+            if (
+                entry is not None
+                and entry.label in waiting
+                and not self._policy.is_pinned(entry.slot)
+                and not self._blocks.children[entry.slot]
+            ):
                 return self.remove(entry.key)
         return None
 
+    def _may_look_for_retired(self) -> bool:
+        """Whether it is a while since all blocks of retired versions had to stay."""
+        return not 0 <= self._clock() - self._none_retired_at < LOOK_AGAIN_SECONDS
+
     def _retire(self, labels: Iterable[str]) -> list[bytes]:
-        """Blocks of these versions, the deepest last."""
+        """The blocks of these versions that may go one after the other, the last one first."""
         entries = [self.entries[key] for label in labels for key in self._labels[label]]
-        loose = [entry for entry in entries if not self._policy.is_pinned(entry.slot)]
-        return [entry.key for entry in sorted(loose, key=lambda e: (e.depth, e.key))]
+        gone: Counter[int | None] = Counter()
+        going = []
+        for entry in sorted(entries, key=lambda e: (e.depth, e.key), reverse=True):
+            slot = entry.slot
+            if not self._policy.is_pinned(slot) and self._blocks.children[slot] == gone[slot]:
+                going.append(entry.key)
+                gone[self._blocks.above(slot)] += 1
+        return going[::-1]
 
     def want(self, keys: Iterable[bytes]) -> None:
         """Keep these blocks and no others, the root first: those that are known or will come."""

@@ -9,10 +9,8 @@ from threading import Lock
 
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.directory import TierDirectory, block_name
-from prefixctl.tiers.index import Entry, Index
+from prefixctl.tiers.index import LOOK_AGAIN_SECONDS, Entry, Index
 
-LOOK_AGAIN_SECONDS = 2.0
-"""How often at most the folder is searched for more that may go."""
 SECOND_CHANCES = 64
 CLOCK_SLACK_SECONDS = 1.0
 

@@ -12,10 +12,10 @@ from vllm.v1.core import kv_cache_utils
 
 from prefixctl.core.governing import GovernedPart, governed_part
 from prefixctl.core.pinbook import Wish
-from prefixctl.core.tenancy import salt_pseudonym
+from prefixctl.core.tenancy import digest_of_salt, salt_pseudonym
 from prefixctl.ids import BlockHash
 from prefixctl.vllm_plugin.pool import GovernedBlockPool
-from prefixctl.vllm_plugin.sharing import PublicPrefix, digest_of_salt
+from prefixctl.vllm_plugin.sharing import PublicPrefix
 
 LEASE_SECONDS = 60.0
 """So long one API process may take to bring a prefix up before another one tries."""

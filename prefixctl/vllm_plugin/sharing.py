@@ -11,8 +11,6 @@ its readers into the cache.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from typing import Any
 from vllm.v1.core import block_pool, kv_cache_utils
 
 from prefixctl.core.governing import Sharing
-from prefixctl.core.tenancy import Secret
+from prefixctl.core.tenancy import Secret, digest_of_salt
 from prefixctl.core.ticket import TICKET_ARGUMENT, Ticket, read_ticket
 from prefixctl.ids import Salt
 
@@ -63,10 +61,10 @@ class Share:
         return self.ticket.group_salt if self.ticket is not None and self.boundary else None
 
 
-def digest_of_salt(salt: str) -> str:
-    """What stands for a salt in hashes and on the event stream."""
-    raw = hashlib.sha256(b"prefixctl-salt-key-1" + salt.encode()).digest()
-    return base64.urlsafe_b64encode(raw[:24]).decode()
+def known_share(request: Any) -> Share:
+    """How a request was salted; nothing is shared if its first block was never hashed."""
+    share: Share | None = getattr(request, _SHARE, None)
+    return Share() if share is None else share
 
 
 class Library:

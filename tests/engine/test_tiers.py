@@ -13,7 +13,6 @@ import pytest
 from tier_bench import Bench, hits, key
 from tiered import (
     BLOCK,
-    PROJECT,
     ask_all,
     differs,
     kill,
@@ -23,8 +22,6 @@ from tiered import (
     wait_for_files,
     whole,
 )
-
-from prefixctl.config import NvmeConfig, TiersConfig, load_config
 
 pytestmark = [
     pytest.mark.vllm,
@@ -266,6 +263,53 @@ def test_what_clients_say_of_owners_is_dropped_and_the_gateways_ticket_counts():
     assert origin(None, None).owner == NO_OWNER
 
 
+def test_blocks_ahead_of_the_tenants_salt_are_the_groups():
+    from prefixctl.core.tenancy import Secret, salt_pseudonym
+    from prefixctl.core.ticket import TICKET_ARGUMENT, Ticket
+    from prefixctl.ids import Salt
+    from prefixctl.tiers.block import owner_tag
+    from prefixctl.vllm_plugin.sharing import PublicPrefix, Share
+    from prefixctl.vllm_plugin.tiers.origin import name_origin, origin_of
+
+    secret = Secret(b"0123456789abcdef")
+    ticket = Ticket(tenant="t1", salt=Salt("s"), group_salt=Salt("g"))
+    request = SimpleNamespace(
+        sampling_params=SimpleNamespace(extra_args={TICKET_ARGUMENT: ticket.sign(secret)}),
+        cache_salt="s",
+        kv_transfer_params=None,
+        prefixctl_share=Share(
+            ticket=ticket, prefix=PublicPrefix(name="support@3", token_ids=[1] * 64), boundary=64
+        ),
+    )
+    origin = origin_of(SimpleNamespace(kv_transfer_params=name_origin(request, secret)))
+    group, tenant = owner_tag(salt_pseudonym("g")), owner_tag("t1")
+    assert [origin.owner_of(end) for end in (32, 64, 65, 96, None)] == [
+        group, group, tenant, tenant, tenant,
+    ]  # fmt: skip
+    assert origin.label == "support@3", "the content says so where the client named no key"
+
+
+def test_a_client_that_says_nothing_but_an_owner_gets_none():
+    from prefixctl.core.tenancy import Secret
+    from prefixctl.tiers.block import NO_OWNER
+    from prefixctl.vllm_plugin.tiers.connector import GovernedConnector
+    from prefixctl.vllm_plugin.tiers.origin import origin_of
+
+    request = SimpleNamespace(
+        sampling_params=None, cache_salt=None, lora_request=None,
+        kv_transfer_params={"prefixctl": {"owner": "bank", "label": "support@3"}},
+    )  # fmt: skip
+    seen = []
+    connector = GovernedConnector.__new__(GovernedConnector)
+    connector._secret = Secret(b"0123456789abcdef")
+    connector._adapters_named = False
+    connector.connector_scheduler = SimpleNamespace(on_new_request=seen.append)
+    connector.on_new_request(request)
+    assert seen == [request]
+    assert origin_of(request).owner == NO_OWNER
+    assert request.kv_transfer_params is None
+
+
 def test_weights_that_change_in_place_are_another_material(tmp_path):
     from prefixctl.vllm_plugin.guard import UngovernableError
     from prefixctl.vllm_plugin.tiers.material import fingerprint
@@ -331,51 +375,3 @@ def test_two_ranks_store_one_row_and_find_it_again(model_folder, tmp_path):
         warm = ask_all(engine, requests)
     assert whole(warm)
     assert not any(differs(a, b) for a, b in zip(cold, warm, strict=True))
-
-
-def test_precompute_fills_the_disk_without_tails_and_warm_brings_it_up(model_folder, tmp_path):
-    from prefixctl.api.precompute import precompute_prefixes
-    from prefixctl.api.versions import bump_prompts, publish_prompts
-    from prefixctl.api.warm import warm_prefixes
-    from prefixctl.errors import ExitCode, NothingToDoError
-
-    path = model_folder / "tiered.yaml"
-    text = PROJECT.format(url="http://127.0.0.1:1") + "    parameters: {index_name: north}\n"
-    text += (
-        f"lock: {tmp_path / 'tiered.lock.yaml'}\nregistry: {{path: {tmp_path / 'registry.db'}}}\n"
-    )
-    text += "tenancy: {secret_file: secret}\n"
-    path.write_text(text)
-    names = ["kefu-zh", "short-greeting"]
-    config = load_config(path)
-    config = config.model_copy(
-        update={
-            "server": tiers_of(model_folder, tmp_path).server,
-            "tiers": TiersConfig(host_gib=0.02, nvme=NvmeConfig(path=tmp_path / "tier", gib=0.25)),
-        }
-    )
-    path.write_text(text)
-    bump_prompts(config, names, reason="first", author="test")
-    publish_prompts(config, by="test")
-    with pytest.raises(NothingToDoError, match="holds none of these"):
-        warm_prefixes(config, ["kefu-zh"], from_tier=True, environment={}, groups=["g"],
-                      servers=["http://127.0.0.1:1"])  # fmt: skip
-    report = precompute_prefixes(config, names, groups=["g"], environment={})
-    assert report.exit_code is ExitCode.OK
-    states = {p.prompt: p.status for p in report.prefixes}
-    assert states == {"kefu-zh": "stored", "short-greeting": "too short"}
-    blocks = next(p.blocks for p in report.prefixes if p.blocks)
-    assert len(list((tmp_path / "tier").rglob("*.kv"))) == blocks, "tails were stored as well"
-    again = precompute_prefixes(config, names, groups=["g"], environment={})
-    assert {p.prompt: p.status for p in again.prefixes}["kefu-zh"] == "was stored"
-    assert again.seconds < 20
-    with tiered(config, tmp_path / "warmed.log") as (engine, _):
-        warmed = warm_prefixes(
-            config, names, from_tier=True, groups=["g"], servers=[engine.url], environment={}
-        )
-        page = engine.metrics_page()
-    assert warmed.exit_code is ExitCode.OK
-    outcome = next(o for o in warmed.outcomes if o.prompt == "kefu-zh")
-    assert outcome.was_resident, "it was computed, not loaded"
-    hits = [line for line in page.splitlines() if line.startswith("prefixctl_tier_hits_total")]
-    assert float(hits[0].split()[-1]) >= outcome.expected_hit_tokens // BLOCK

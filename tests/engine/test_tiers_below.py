@@ -83,6 +83,17 @@ def test_what_is_pinned_on_the_device_stays_in_host_memory_and_on_the_disk(tmp_p
     bench.manager.shutdown()
 
 
+def test_a_pinned_prefix_is_known_by_its_version_whoever_stores_it(tmp_path, rules):
+    bench = Bench(tmp_path / "tier", rows=16, pin_share=0.1)
+    tiers = below(bench)
+    keys = tuple(key(n)[:-4] for n in range(3))
+    tiers.hold((Wish(name="support@3#0123", keys=keys), Wish(name="x" * 65, keys=(b"x",))))
+    bench.store("nobody's", 4)
+    labels = [bench.tier.store.place_of(key(n)).label for n in range(4)]
+    assert labels == ["support@3", "support@3", "support@3", ""]
+    bench.manager.shutdown()
+
+
 def test_pins_below_end_at_their_share_and_requests_go_on(tmp_path, rules):
     bench = Bench(tmp_path / "tier", rows=8)
     tiers = below(bench)

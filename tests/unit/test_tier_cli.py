@@ -299,7 +299,11 @@ def test_retire_names_a_version(project):
     store = open_store(project / "tier")
     assert run(project, "retire", "support@2").exit_code == 0
     assert run(project, "retire", "support@2").exit_code == 0
-    assert store.directory.retired() == {"support@2"}
+    assert run(project, "retire", "support@1").exit_code == 0
+    assert store.directory.retired() == {"support@1", "support@2"}
+    assert run(project, "retire", "support@2", "--undo").exit_code == 0
+    assert run(project, "retire", "support@2", "--undo").exit_code == 0
+    assert store.directory.retired() == {"support@1"}
     with pytest.raises(UsageError):
         api.retire(config_of(project), "two\nlines")
 
@@ -395,7 +399,7 @@ def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt)
     target = load_target(config, "tiny")
     measured = measure(governed_prompts(config)[0], target, config.prefix_cache)
     salt = group_salt(config, secret, "g", "tiny-model")
-    _, hashes = full_blocks(target, measured, salt)
+    _, hashes = full_blocks(config, target, measured, salt)
     assert len(hashes) > 2
     store = open_store(config.root / "tier", blocks=2 * len(hashes))
     keys = [each + bytes(4) for each in hashes]
@@ -410,7 +414,7 @@ def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt)
     ).at(config.root)
     new = group_salt(later, secret, "g", "tiny-model")
     assert in_tier(config, target, measured, new)
-    _, renamed = full_blocks(target, measured, new)
+    _, renamed = full_blocks(config, target, measured, new)
     assert not set(renamed) & set(hashes)
     buffer = bytearray(store.block_bytes)
     for before, after in zip(hashes, renamed, strict=True):

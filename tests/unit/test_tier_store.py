@@ -321,6 +321,23 @@ def test_a_retired_version_goes_first_and_the_older_model_before_it(tmp_path):
     assert not any(store.contains(key_of(n, 1)) for n in range(3))
 
 
+def test_what_a_version_in_use_hangs_on_does_not_go_with_the_retired_one(tmp_path):
+    store = open_store(tmp_path, blocks=8)
+    for number in range(4):
+        put(store, number, label="support@2")
+    for number in range(2):  # the next version begins with the same two blocks
+        above = key_of(0, 1) if number else key_of(1)
+        put(store, number, 1, label="support@3", parent=above, depth=2 + number)
+    store.use([key_of(number) for number in range(4)])
+    store.use([key_of(0), key_of(1), key_of(0, 1), key_of(1, 1)])
+    store.directory.retire("support@2")
+    for chain in range(2, 6):
+        assert put(store, 0, chain)
+    assert store.snapshot()["evictions"]["retired"] == 2
+    assert [store.contains(key_of(number)) for number in range(4)] == [True, True, False, False]
+    assert store.contains(key_of(0, 1))
+
+
 def test_an_old_model_never_pushes_out_the_new_one(tmp_path):
     old = open_store(tmp_path, blocks=6, material=Material({"model": "old"}))
     new = open_store(tmp_path, blocks=6)

@@ -39,8 +39,8 @@ def body_of(key: bytes, size: int = BLOCK_BYTES) -> bytes:
 
 
 def place(number: int, chain: int = 0, **changes: Any) -> Place:
-    parent = key_of(number - 1, chain) if number else b""
-    return Place(key=key_of(number, chain), parent=parent, depth=number, **changes)
+    changes = {"parent": key_of(number - 1, chain) if number else b"", "depth": number} | changes
+    return Place(key=key_of(number, chain), **changes)
 
 
 def open_store(

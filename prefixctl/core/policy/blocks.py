@@ -64,6 +64,14 @@ class Blocks:
             parent = block
         self.serial = serial
 
+    def above(self, block: int) -> int | None:
+        """The cached parent of a block, None for a root and an orphan."""
+        parent = self.parent[block]
+        # A parent that was emptied before its child may hold other content by now.
+        if parent is None or self.born[parent] != self.parent_born[block]:
+            return None
+        return parent
+
     def unlink(self, block: int) -> int | None:
         """Forget a block; children that are left become orphans.
 
@@ -72,9 +80,8 @@ class Blocks:
         """
         self.idle[block] = 0
         self.born[block] = 0
-        parent = self.parent[block]
-        # A parent that was emptied before its child may hold other content by now.
-        if parent is None or self.born[parent] != self.parent_born[block]:
+        parent = self.above(block)
+        if parent is None:
             return None
         children = self.children[parent] - 1
         self.children[parent] = children

@@ -12,6 +12,7 @@ from prefixctl.core.pinbook import Wish
 from prefixctl.tiers.block import owner_tag
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
 from prefixctl.vllm_plugin.tiers.nvme import NvmeTier
+from prefixctl.vllm_plugin.tiers.origin import label_of
 
 RENEW_SECONDS = 5.0
 """How often at most the tiers are told again what is pinned."""
@@ -55,7 +56,10 @@ class TiersBelow:
         changed = wishes != self._wishes
         if changed:
             self._wishes = wishes
-            self._wanted = [key for wish in wishes for key in self._keys(wish)]
+            named = [(label_of(wish.version), self._keys(wish)) for wish in wishes]
+            self._wanted = [key for _, keys in named for key in keys]
+            for disk in self._disks:
+                disk.versions = {key: label for label, keys in named for key in keys}
         # Again and again: the share of a tier may have room by now for what was refused.
         if changed or (wishes and time.monotonic() - self._renewed >= RENEW_SECONDS):
             self._renewed = time.monotonic()

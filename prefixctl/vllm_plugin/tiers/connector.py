@@ -33,5 +33,5 @@ class GovernedConnector(OffloadingConnector):  # type: ignore[misc]
         if request.lora_request is not None and not self._adapters_named:
             # The engine's hash knows an adapter's name and path, not its weights.
             params |= {"max_load_tokens": 0, "max_offload_tokens": 0}
-        request.kv_transfer_params = params or request.kv_transfer_params
+        request.kv_transfer_params = params or None
         super().on_new_request(request)

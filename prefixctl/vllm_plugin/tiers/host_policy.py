@@ -82,8 +82,10 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def on_store_miss(self, keys: Iterable[bytes], req_context: Any) -> None:
         """Keys that will be inserted for the first time; see `expect`."""
-        parents, owner = chain_of(req_context).parents, origin_of(req_context).owner
-        self._expected |= {key: (parents.get(key, (b"", 0))[0], owner) for key in keys}
+        parents, origin = chain_of(req_context).parents, origin_of(req_context)
+        for key in keys:
+            owner = origin.owner_of(req_context.get_offload_key_position(key))
+            self._expected[key] = parents.get(key, (b"", 0))[0], owner
 
     def insert(self, key: bytes, chunk: Any) -> None:
         """A chunk was given to a key."""

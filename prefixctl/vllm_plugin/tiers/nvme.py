@@ -52,6 +52,9 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
 
     Stored rows hold the parts of all ranks: vLLM hands a row on only when every rank has written
     its part, and one file is there whole or not at all.
+
+    Attributes:
+        versions: The versions of blocks whose content is known here, whoever stores them.
     """
 
     medium: ClassVar[Medium] = Medium.STORAGE
@@ -77,6 +80,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         self._renewal: Future[None] | None = None
         self._finished: SimpleQueue[tuple[_Job, set[bytes]]] = SimpleQueue()
         self._failed: dict[str, set[bytes]] = {}
+        self.versions: dict[bytes, str] = {}
         self._reported = self._store.snapshot()
         logger.info(
             "prefixctl: NVMe tier in %s, %d blocks of %d bytes found",
@@ -97,9 +101,9 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         places = []
         for key in keys:
             parent, depth = chain.parents.get(key, (b"", 0))
-            places.append(
-                Place(key=key, parent=parent, depth=depth, owner=origin.owner, label=origin.label)
-            )
+            end = job_metadata.req_context.get_offload_key_position(key)
+            owner, label = origin.owner_of(end), self.versions.get(key, origin.label)
+            places.append(Place(key=key, parent=parent, depth=depth, owner=owner, label=label))
         job = self._job(job_metadata, load=False)
         rows = [self._row(chunk) for chunk in job_metadata.chunk_ids]
         self._submit(self._writers, job, lambda: self._put(job, places, rows))

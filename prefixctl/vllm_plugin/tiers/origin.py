@@ -10,6 +10,7 @@ from prefixctl.core.tenancy import Secret, salt_pseudonym
 from prefixctl.core.ticket import TICKET_ARGUMENT, read_ticket
 from prefixctl.core.tiering import EXTRA_NAME
 from prefixctl.tiers.block import MOST_LABEL_BYTES, NO_OWNER, owner_tag
+from prefixctl.vllm_plugin.sharing import known_share
 
 GROUP_BYTES = 4
 """The end of an offload key: the number of its group (vLLM 0.32, ``kv_offload/base.py``)."""
@@ -17,10 +18,24 @@ GROUP_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Who pays for blocks, and the version that they belong to."""
+    """Who pays for a request's blocks, and the version that they belong to.
+
+    Attributes:
+        owner: Tag of the tenant.
+        group: Tag of the group whose public prefix the request begins with.
+        public_tokens: How long that prefix is.
+        label: The version, as ``support-agent@3``; empty if it is not known.
+    """
 
     owner: bytes = NO_OWNER
+    group: bytes = NO_OWNER
+    public_tokens: int = 0
     label: str = ""
+
+    def owner_of(self, end_token: int | None) -> bytes:
+        """Who pays for the block that ends at a token: the group inside its prefix."""
+        public = end_token is not None and end_token <= self.public_tokens
+        return self.group if public else self.owner
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +51,8 @@ def name_origin(request: Any, secret: Secret | None) -> dict[str, Any]:
     """What the tiers are told of a request, in place of whatever the client has said.
 
     The tenant and the governed prefix come from a ticket that the gateway signed; without one the
-    salt names the owner, by a digest, and without a salt nobody does.
+    salt names the owner, by a digest, and without a salt nobody does. What lies ahead of the
+    tenant's salt is the group's.
     """
     given = request.sampling_params.extra_args if request.sampling_params else None
     text = (given or {}).get(TICKET_ARGUMENT)
@@ -44,9 +60,17 @@ def name_origin(request: Any, secret: Secret | None) -> dict[str, Any]:
     ticket = None if secret is None else read_ticket(text, secret, salt=salt)
     params = {k: v for k, v in (request.kv_transfer_params or {}).items() if k != EXTRA_NAME}
     if ticket is not None:
-        return {**params, EXTRA_NAME: {"owner": ticket.tenant, "label": ticket.prefix}}
+        share = known_share(request)
+        said: dict[str, Any] = {
+            "owner": ticket.tenant,
+            "label": ticket.prefix if share.prefix is None else share.prefix.name,
+        }
+        if share.group_salt is not None:
+            group = salt_pseudonym(share.group_salt)
+            said |= {"group": group, "public_tokens": share.boundary}
+        return {**params, EXTRA_NAME: said}
     if salt:
-        return {**params, EXTRA_NAME: {"owner": salt_pseudonym(salt), "label": ""}}
+        return {**params, EXTRA_NAME: {"owner": salt_pseudonym(salt)}}
     return params
 
 
@@ -56,9 +80,17 @@ def origin_of(req_context: Any) -> Origin:
     said = params.get(EXTRA_NAME) if isinstance(params, Mapping) else None
     if not isinstance(said, Mapping):
         return Origin()
-    label = str(said.get("label", ""))
-    fits = len(label.encode()) <= MOST_LABEL_BYTES
-    return Origin(owner=owner_tag(str(said["owner"])), label=label if fits else "")
+    return Origin(
+        owner=owner_tag(said["owner"] or None),
+        group=owner_tag(said.get("group")),
+        public_tokens=said.get("public_tokens", 0),
+        label=label_of(said.get("label", "")),
+    )
+
+
+def label_of(version: str) -> str:
+    """The version as a header holds it; none at all if it is too long."""
+    return version if len(version.encode()) <= MOST_LABEL_BYTES else ""
 
 
 def chain_of(req_context: Any) -> Chain:
