@@ -63,7 +63,8 @@ def _command(command: Any, name: str) -> Iterator[str]:
     if rows:
         yield from ("| | |", "|---|---|", *rows, "")
     for key in groups or ():
-        yield from _command(groups[key], f"{name} {key}")
+        if not groups[key].hidden:
+            yield from _command(groups[key], f"{name} {key}")
 
 
 def _parameter(parameter: Any, annotation: Any) -> str | None:

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
 
-from prefixctl.api.serve import build_serve_command
+from prefixctl.api.holdings import Holdings, full_blocks, holdings
+from prefixctl.api.pins import find_published
+from prefixctl.api.serve import build_serve_command, check_tiers
 from prefixctl.api.tenants import salted_namespaces
-from prefixctl.api.tiers import full_blocks, nvme_of
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
 from prefixctl.core.tenancy import SaltedNamespace, Secret, salt_pseudonym
 from prefixctl.core.ticket import TICKET_ARGUMENT, Ticket
-from prefixctl.engine.launch import CONFIG_VARIABLE, Server, free_port
+from prefixctl.engine.launch import CONFIG_VARIABLE, ENDS_WITH, Server, free_port
 from prefixctl.errors import ExitCode, NothingToDoError, ServerError
-from prefixctl.ids import Salt
+from prefixctl.ids import BlockHash, Salt
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.publish import load_live
 from prefixctl.registry.worktree import governed_prompts
+from prefixctl.sources.plan import Plan, PlannedPrefix
 from prefixctl.sources.secret import load_secret
-from prefixctl.tiers.directory import write_privately
-from prefixctl.tiers.view import stored_model
+from prefixctl.tiers.files import write_privately
 from prefixctl.warm.run import WarmItem
 
 STORE_SECONDS = 60.0
 REQUEST_SECONDS = 600.0
 LONGEST_ERROR = 300
+NOT_ALL = (
+    "computed, but not all blocks came to the disk: is it full, has its owner no key, or is "
+    "tiers.host_gib too small for it?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +94,7 @@ class PrecomputeReport:
 class _Job:
     salt: Salt | None
     token_ids: tuple[int, ...]
-    hashes: tuple[bytes, ...]
+    hashes: tuple[BlockHash, ...]
     entry: Precomputed
 
     def ticket(self, secret: Secret) -> str:
@@ -106,6 +113,7 @@ def precompute_prefixes(
     tenants: Sequence[str] = (),
     groups: Sequence[str] = (),
     work_tree: bool = False,
+    plan: Plan | None = None,
     environment: Mapping[str, str],
     on_progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> PrecomputeReport:
@@ -115,27 +123,36 @@ def precompute_prefixes(
 
     Args:
         config: The configuration, with `tiers.nvme`.
-        names: Prompts; all live ones if empty.
+        names: Prompts, as ``name`` or ``name@version``; all live ones if empty.
         target: Its name; may be left out if there is one only.
         tenants: Tenants to compute for, each under its own salt.
         groups: Share groups to compute for. Without tenants and groups there is no salt.
         work_tree: The prompts as they are in the work tree, instead of the live versions.
+        plan: What to compute and for whom, in place of names, tenants and groups.
         environment: Where the tenancy secret may stand.
         on_progress: Told a label, the number done and the number of all.
 
     Raises:
         ConfigError: If no NVMe tier is configured.
+        InputError: If its folder or key file cannot be used.
         NothingToDoError: If no version is live.
+        RegistryError: If there is no such version.
         ServerError: If the engine does not start.
     """
     started = time.monotonic()
-    path = config.root / nvme_of(config).path
     name, settings = config.only_target(target)
     loaded = load_target(config, name)
-    items = _items(config, loaded, names, work_tree=work_tree)
-    spaces = salted_namespaces(config, settings.model_version, tenants, groups, environment)
-    jobs = [_job(config, loaded, item, space) for item in items for space in spaces]
-    done = [_known(path, job) for job in jobs]
+    check_tiers(config)
+    jobs = []
+    for part in _parts(names, tenants, groups) if plan is None else plan.prefixes:
+        items = _items(config, loaded, part.prompt, work_tree=work_tree)
+        version = settings.model_version
+        spaces = salted_namespaces(config, version, part.tenants, part.groups, environment)
+        jobs += [_job(config, loaded, item, space) for item in items for space in spaces]
+    held = holdings(config, name, environment)
+    done = [_known(held, job) for job in jobs]
+    manifest = manifest_path(config)
+    _write_manifest(manifest, done)
     todo = [at for at, entry in enumerate(done) if entry.status == "not stored"]
     if todo:
         on_progress("starting an engine", 0, len(todo))
@@ -143,12 +160,13 @@ def precompute_prefixes(
         log = config.registry_path.parent / "precompute.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with _engine(config, name, secret, log) as server:
+            held = _noted(config, name, environment)
             for count, at in enumerate(todo):
                 on_progress(jobs[at].entry.prompt, count, len(todo))
                 served = config.served_name(settings)
-                done[at] = _store(path, jobs[at], server.url, served, secret)
-    manifest = manifest_path(config)
-    _write_manifest(manifest, done)
+                with _client(server.url, config, environment) as client:
+                    done[at] = _store(client, held, jobs[at], served, secret)
+                _write_manifest(manifest, [done[at]])
     return PrecomputeReport(
         prefixes=tuple(done), manifest=str(manifest), seconds=time.monotonic() - started
     )
@@ -170,10 +188,26 @@ def _engine(config: Config, target: str, secret: Secret, log: Path) -> Server:
         }
     )
     command = build_serve_command(alone, None, target=target, port=free_port())
-    environment = {**os.environ, CONFIG_VARIABLE: str(Path(config.path).absolute())}
+    environment = {
+        **os.environ,
+        CONFIG_VARIABLE: str(Path(config.path).absolute()),
+        ENDS_WITH: str(os.getpid()),
+    }
     if config.tenancy.secret_file is None:
         environment[config.tenancy.secret_env] = secret.reveal().decode()
     return Server(command, log=log, environment=environment)
+
+
+def _noted(config: Config, target: str, environment: Mapping[str, str]) -> Holdings:
+    """What the engine has noted as its own part of the disk tier.
+
+    Raises:
+        ServerError: If it has noted none: it runs without the tier.
+    """
+    held = holdings(config, target, environment)
+    if held is None:
+        raise ServerError("the engine does not use the disk tier", hint="see its log")
+    return held
 
 
 def manifest_path(config: Config) -> Path:
@@ -181,9 +215,17 @@ def manifest_path(config: Config) -> Path:
     return config.registry_path.with_name("precomputed.json")
 
 
-def _items(
-    config: Config, target: Target, names: Sequence[str], *, work_tree: bool
-) -> list[WarmItem]:
+def _parts(
+    names: Sequence[str], tenants: Sequence[str], groups: Sequence[str]
+) -> list[PlannedPrefix]:
+    return [
+        PlannedPrefix(prompt=name, tenants=tuple(tenants), groups=tuple(groups))
+        for name in names or ("",)
+    ]
+
+
+def _items(config: Config, target: Target, name: str, *, work_tree: bool) -> list[WarmItem]:
+    """The versions that a name stands for: one, or without a name all."""
     if work_tree:
         return [
             WarmItem(
@@ -191,9 +233,9 @@ def _items(
                 version=0,
                 measurement=measure(prompt, target, config.prefix_cache),
             )
-            for prompt in governed_prompts(config, names)
+            for prompt in governed_prompts(config, [name] if name else [])
         ]
-    published = load_live(config, names)
+    published = [find_published(config, name)] if name else load_live(config)
     if not published:
         raise NothingToDoError(
             "no version is live",
@@ -221,12 +263,22 @@ def _job(config: Config, target: Target, item: WarmItem, space: SaltedNamespace)
     return _Job(salt=salt, token_ids=token_ids, hashes=tuple(hashes), entry=entry)
 
 
-def _known(path: Path, job: _Job) -> Precomputed:
-    model = stored_model(path, job.hashes) if job.entry.status == "not stored" else None
-    return job.entry if model is None else _with(job.entry, model=model, status="was stored")
+def _known(held: Holdings | None, job: _Job) -> Precomputed:
+    if job.entry.status != "not stored" or held is None or not held.has(job.hashes):
+        return job.entry
+    return _with(job.entry, model=held.model, status="was stored")
 
 
-def _store(path: Path, job: _Job, url: str, served: str, secret: Secret) -> Precomputed:
+def _client(url: str, config: Config, environment: Mapping[str, str]) -> httpx.Client:
+    """Speaks to the engine, which asks for the server's API key as the real one does."""
+    key = environment.get(config.server.api_key_env, "")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(base_url=url, timeout=REQUEST_SECONDS, headers=headers, trust_env=False)
+
+
+def _store(
+    client: httpx.Client, held: Holdings, job: _Job, served: str, secret: Secret
+) -> Precomputed:
     """Compute the prefix alone, so that its last block is stored and no tail."""
     body: dict[str, object] = {
         "model": served,
@@ -237,20 +289,18 @@ def _store(path: Path, job: _Job, url: str, served: str, secret: Secret) -> Prec
     if job.salt is not None:
         body["cache_salt"] = str(job.salt)
     try:
-        with httpx.Client(base_url=url, timeout=REQUEST_SECONDS, trust_env=False) as client:
-            answer = client.post("/v1/completions", json=body)
-            if not answer.is_success:
-                text = answer.text[:LONGEST_ERROR].replace(str(job.salt), "***")
-                return _with(job.entry, message=f"the engine answered {answer.status_code}: {text}")
-            deadline = time.monotonic() + STORE_SECONDS
-            while (model := stored_model(path, job.hashes)) is None:
-                if time.monotonic() > deadline:
-                    message = "computed, but not all blocks came to the disk: is it full?"
-                    return _with(job.entry, message=message)
-                time.sleep(0.1)
+        answer = client.post("/v1/completions", json=body)
+        if not answer.is_success:
+            text = answer.text[:LONGEST_ERROR].replace(str(job.salt), "***")
+            return _with(job.entry, message=f"the engine answered {answer.status_code}: {text}")
+        deadline = time.monotonic() + STORE_SECONDS
+        while not held.has(job.hashes):
+            if time.monotonic() > deadline:
+                return _with(job.entry, message=NOT_ALL)
+            time.sleep(0.1)
     except httpx.HTTPError as exc:
         raise ServerError(f"the engine stopped answering: {exc}", hint="see its log") from exc
-    return _with(job.entry, model=model, status="stored")
+    return _with(job.entry, model=held.model, status="stored")
 
 
 def _with(entry: Precomputed, **changes: str) -> Precomputed:
@@ -260,15 +310,27 @@ def _with(entry: Precomputed, **changes: str) -> Precomputed:
 def _write_manifest(path: Path, entries: Sequence[Precomputed]) -> None:
     """Keep what earlier runs stored, unless this one says something else of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path):
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))["prefixes"]
+            merged = {_name(entry): entry for entry in before}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            merged = {}
+        merged |= {_name(entry): entry for entry in map(asdict, entries)}
+        text = json.dumps({"schema": 1, "prefixes": list(merged.values())}, indent=2)
+        write_privately(path, text)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """While no other run of this command changes the file."""
+    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))["prefixes"]
-    except (OSError, ValueError, KeyError, TypeError):
-        before = []
-    merged = {_name(entry): entry for entry in before if isinstance(entry, dict)}
-    merged |= {_name(entry): entry for entry in map(asdict, entries)}
-    text = json.dumps({"schema": 1, "prefixes": list(merged.values())}, indent=2)
-    write_privately(path, text)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _name(entry: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(entry.get(k) for k in ("key", "target", "namespace", "epoch"))
+    return tuple(str(entry.get(k)) for k in ("key", "target", "namespace", "epoch"))

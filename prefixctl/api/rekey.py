@@ -6,29 +6,26 @@ block of a governed prefix is read, verified, and stored again under the name th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from prefixctl.api.tenants import require_secret, salted_namespaces
-from prefixctl.api.tiers import full_blocks, nvme_of
+from prefixctl.api.holdings import Holdings, full_blocks, holdings, nvme_of
+from prefixctl.api.tenants import salted_namespaces
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
-from prefixctl.core.tenancy import Secret, key_owners, salt_pseudonym
+from prefixctl.core.tenancy import SaltedNamespace, salt_pseudonym
 from prefixctl.errors import ExitCode, NothingToDoError, UsageError
 from prefixctl.ids import BlockHash
-from prefixctl.prompts.target import load_target
+from prefixctl.prompts.target import Target, load_target
 from prefixctl.registry.publish import load_live
-from prefixctl.tiers.block import owner_tag
+from prefixctl.tiers.block import GROUP_BYTES, owner_tag
 from prefixctl.tiers.directory import TierFolder
 from prefixctl.tiers.index import Rules
-from prefixctl.tiers.keyring import KeyRing
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.store import BlockStore
 from prefixctl.tiers.write import Place
-
-GROUP_BYTES = 4
-"""The end of a key: the number of its cache group."""
+from prefixctl.warm.run import WarmItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +62,23 @@ class RekeyReport:
         return ExitCode.OK if whole else ExitCode.FINDINGS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Move:
+    """One prefix in one namespace: the names of its blocks in both epochs.
+
+    Attributes:
+        entry: What is told of it.
+        old: The block hashes of the epoch that it was stored in.
+        new: Those of the other one.
+        tags: The owner's tag of the other epoch by that of this one.
+    """
+
+    entry: Rekeyed
+    old: Sequence[BlockHash]
+    new: Sequence[BlockHash]
+    tags: Mapping[bytes, bytes]
+
+
 def rekey(
     config: Config,
     names: Sequence[str] = (),
@@ -94,74 +108,75 @@ def rekey(
         raise UsageError("nobody to carry over", hint="name --group or --tenant")
     name, settings = config.only_target(target)
     loaded, published = load_target(config, name), load_live(config, names)
-    nvme, secret = nvme_of(config), require_secret(config, environment)
-    folder = TierFolder(config.root / nvme.path)
-    if not published or not folder.materials():
-        raise NothingToDoError("no live version, or an empty tier", path=str(folder.path))
+    held = holdings(config, name, environment)
+    if not published or held is None:
+        raise NothingToDoError(
+            "no live version, or the disk tier holds nothing of this target",
+            path=str(config.root / nvme_of(config).path),
+            hint="prefixctl publish --all, prefixctl precompute",
+        )
     epoch = config.tenancy.epoch + 1 if to_epoch is None else to_epoch
+    if abs(epoch - config.tenancy.epoch) != 1:
+        raise UsageError(
+            f"from epoch {config.tenancy.epoch} to {epoch}: salts rotate by one epoch at a time",
+            hint=f"give {config.tenancy.epoch + 1}, or the one before to go back",
+        )
     later = _in_epoch(config, epoch)
     model = settings.model_version
     spaces = [salted_namespaces(c, model, tenants, groups, environment) for c in (config, later)]
-    done = []
-    with closing(_open(config, secret, folder)) as store:
-        for item in (warm_item(config, loaded, p) for p in published):
-            for pair in zip(*spaces, strict=True):
-                salts = [space.salt_of(item.prompt.name) for space in pair]
-                old, new = (
-                    full_blocks(config, loaded, item.measurement, salt)[1] for salt in salts
-                )
-                was, will = (owner_tag(salt_pseudonym(salt)) for salt in salts if salt is not None)
-                done.append(
-                    Rekeyed(
-                        prompt=item.prompt.name,
-                        version=item.version,
-                        namespace=pair[0].label,
-                        blocks=len(old),
-                        carried=_carry(store, old, new, {was: will}),
-                    )
-                )
-    return RekeyReport(from_epoch=config.tenancy.epoch, to_epoch=epoch, prefixes=tuple(done))
+    moves = [
+        _move(config, loaded, warm_item(config, loaded, each), *pair)
+        for each in published
+        for pair in zip(*spaces, strict=True)
+    ]
+    with closing(_open(config, held)) as store:
+        ends = {key[-GROUP_BYTES:] for key in store.keys()}  # noqa: SIM118 - no mapping
+        # What is carried over, and what was, must not make room for one another.
+        store.want([k + end for move in moves for k in (*move.old, *move.new) for end in ends])
+        done = tuple(replace(move.entry, carried=_carry(store, move, ends)) for move in moves)
+    return RekeyReport(from_epoch=config.tenancy.epoch, to_epoch=epoch, prefixes=done)
 
 
-def _open(config: Config, secret: Secret, folder: TierFolder) -> BlockStore:
-    """The blocks of the newest model."""
-    material = folder.materials()[-1]
-    about = folder.about(material) or {}
-    nvme = nvme_of(config)
-    keys = None
-    if nvme.key_file is not None:
-        models = [target.model_version for target in config.targets.values()]
-        keys = KeyRing(
-            config.root / nvme.key_file,
-            names_of=lambda name: key_owners(
-                secret, name, models=models, epoch=config.tenancy.epoch
-            ),
-        )
+def _move(
+    config: Config, target: Target, item: WarmItem, now: SaltedNamespace, later: SaltedNamespace
+) -> _Move:
+    salts = [space.salt_of(item.prompt.name) for space in (now, later)]
+    old, new = (full_blocks(config, target, item.measurement, salt)[1] for salt in salts)
+    was, will = (owner_tag(salt_pseudonym(salt)) for salt in salts if salt is not None)
+    entry = Rekeyed(
+        prompt=item.prompt.name,
+        version=item.version,
+        namespace=now.label,
+        blocks=len(old),
+        carried=0,
+    )
+    return _Move(entry=entry, old=old, new=new, tags={was: will})
+
+
+def _open(config: Config, held: Holdings) -> BlockStore:
+    """The blocks of a target's model."""
+    about, nvme = TierFolder(held.path).about(held.model) or {}, nvme_of(config)
     return BlockStore(
-        folder.path,
+        held.path,
         material=Material({}, known=bytes.fromhex(str(about["material"]))),
         block_bytes=int(about["block_bytes"]),
         max_bytes=int(nvme.gib * 2**30),
-        rules=Rules(policy=nvme.policy, ttl_seconds=None),
-        keyring=keys,
+        rules=Rules(
+            policy=nvme.policy, ttl_seconds=None, shares=nvme.tenant_shares, pinned_share=1.0
+        ),
+        keyring=held.keyring,
     )
 
 
-def _carry(
-    store: BlockStore,
-    old: Sequence[BlockHash],
-    new: Sequence[BlockHash],
-    tags: Mapping[bytes, bytes],
-) -> int:
+def _carry(store: BlockStore, move: _Move, ends: Collection[bytes]) -> int:
     """Blocks of one prefix, root first; it ends at the first one that is not there."""
-    groups = {key[-GROUP_BYTES:] for key in store.keys()}  # noqa: SIM118 - no mapping
     parent = b""
-    for count, (was, will) in enumerate(zip(old, new, strict=True)):
-        here = [group for group in groups if store.contains(was + group)]
-        if not here or not all(_carry_block(store, was, will, parent, g, tags) for g in here):
+    for count, (was, will) in enumerate(zip(move.old, move.new, strict=True)):
+        here = [end for end in ends if store.contains(was + end)]
+        if not here or not all(_carry_block(store, was, will, parent, g, move.tags) for g in here):
             return count
         parent = will
-    return len(old)
+    return len(move.old)
 
 
 def _carry_block(  # noqa: PLR0917 - one call, all by name of a part

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 
 from prefixctl.api.tenants import require_secret
 from prefixctl.config import Config
+from prefixctl.core.tenancy import Namespace, NamespaceKind
 from prefixctl.engine.launch import ServeCommand, serve_command
-from prefixctl.errors import UsageError
+from prefixctl.errors import InputError, UsageError
 from prefixctl.gateway.identity import check_identity
 from prefixctl.gateway.keys import KeyRing
 from prefixctl.registry.store import open_store
+from prefixctl.tiers.keyring import EVERYBODY, key_names
+from prefixctl.tiers.keyring import KeyRing as TierKeys
+from prefixctl.tiers.view import is_tier
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where vLLM puts host memory
 
 
 def build_serve_command(
@@ -61,6 +70,67 @@ def check_gateway(config: Config, environment: Mapping[str, str]) -> None:
         KeyRing(config.root / config.gateway.keys_file)
     with closing(open_store(config)) as store:
         store.names()
+
+
+def check_tiers(config: Config) -> list[str]:
+    """Refuse at once what the disk tier would only say after the model is loaded.
+
+    Returns:
+        What works, and is hardly meant.
+
+    Raises:
+        InputError: If the folder or the key file cannot be used.
+    """
+    if config.tiers is None:
+        return []
+    _check_memory(config.tiers.host_gib)
+    nvme = config.tiers.nvme
+    if nvme is None:
+        return []
+    _check_folder(config.root / nvme.path)
+    if nvme.key_file is None:
+        return []
+    TierKeys(config.root / nvme.key_file)
+    names = key_names(config.root / nvme.key_file)
+    if EVERYBODY in names or config.tenancy.sharing != "on":
+        return []
+    groups = (Namespace(kind=NamespaceKind.GROUP, name=group) for group in config.tenancy.groups)
+    return [
+        f"group {group.name} has no key in {nvme.key_file}, so what it shares is not stored on the "
+        f"disk: prefixctl tiers key --group {group.name}"
+        for group in groups
+        if group.full_name not in names
+    ]
+
+
+def _check_memory(gib: float) -> None:
+    """Host memory is shared between a server's processes, so it lies in a file system of memory."""
+    try:
+        free = shutil.disk_usage(SHARED_MEMORY).free
+    except OSError:
+        return
+    if gib * 2**30 > free:
+        raise InputError(
+            f"tiers.host_gib is {gib:g}, and {free / 2**30:.1f} GiB are free",
+            path=SHARED_MEMORY,
+            hint="make tiers.host_gib smaller, or the file system larger (docker run --shm-size)",
+        )
+
+
+def _check_folder(folder: Path) -> None:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(
+            "the tier's folder cannot be used",
+            path=str(there),
+            hint="give tiers.nvme.path a folder on a local disk that this user may write",
+        )
+    if there == folder and not is_tier(folder) and any(folder.iterdir()):
+        raise InputError(
+            "the folder is not empty, and no tier",
+            path=str(folder),
+            hint="give tiers.nvme.path a folder of its own",
+        )
 
 
 def _target_of(config: Config, model: str | None) -> str | None:

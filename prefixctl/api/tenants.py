@@ -99,7 +99,7 @@ def _group(config: Config, secret: Secret, name: str, model: str) -> SaltedNames
     return SaltedNamespace(
         label=f"group {name}",
         salt=group_salt(config, secret, name, model),
-        suffix=f"#{pseudonym(secret, f'group:{name}')}",
+        suffix=f"#{pseudonym(secret, Namespace(kind=NamespaceKind.GROUP, name=name).full_name)}",
     )
 
 

@@ -2,81 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prefixctl.api.holdings import known_models, nvme_of
 from prefixctl.api.tenants import require_secret
-from prefixctl.config import Config, NvmeConfig, is_name
-from prefixctl.core.keys import DEFAULT_ROOT_SEED, block_hashes
+from prefixctl.api.tier_page import ServerTiers, read_page
+from prefixctl.config import Config, is_name
 from prefixctl.core.policy.make import depth_cost
 from prefixctl.core.reference import SHOWN_CHARS, version_number
 from prefixctl.core.tenancy import (
     Namespace,
     NamespaceKind,
-    Secret,
-    digest_of_salt,
     owner_names,
 )
 from prefixctl.engine.admin import ADMIN_TOKEN, AdminClient
-from prefixctl.engine.hashing import hash_function
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import ConfigError, ExitCode, InputError, PrefixctlError, UsageError
-from prefixctl.ids import BlockHash, Salt
-from prefixctl.prompts.target import Measurement, Target
 from prefixctl.tiers.admin import count_owners, purge_owners, retire_version
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.index import Rules
-from prefixctl.tiers.keyring import create_key, destroy_key
-from prefixctl.tiers.view import TierView, check_tier, is_tier, stored_model, view_tier
+from prefixctl.tiers.keyring import EVERYBODY, create_key, destroy_key
+from prefixctl.tiers.view import TierView, check_tier, is_tier, view_tier
 
-SERIES = re.compile(
-    r'^prefixctl_tier_(\w+?)(?:_total)?\{(?:.*?(?:cause|reason)="(\w+)")?.*\} (\S+)$'
-)
-SOURCE = re.compile(r'^vllm:prompt_tokens_cached_by_source_total\{.*source="(\w+)".*\} (\S+)$')
-PROMPT = re.compile(r"^vllm:prompt_tokens_total\{.*\} (\S+)$")
 PATIENCE_SECONDS = 10.0
-HOST = 'tier="host"'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTiers:
-    """What one server says of its tiers, since it started.
-
-    Attributes:
-        url: Its address.
-        prompt_tokens: All of them.
-        cached_tokens: Those that were not computed, by the tier that gave them.
-        hits: Blocks that the disk gave.
-        misses: Blocks that were asked for and not served, by cause.
-        stored: Blocks that were written.
-        refused: Blocks that were not written, by reason.
-        evictions: Blocks that left, by reason.
-        load_ms: Mean milliseconds to load a block; None if none was.
-        store_ms: Mean milliseconds to write a block; None if none was.
-        bytes: Disk space in use, of all servers together.
-        max_bytes: Disk space allowed.
-        pinned: Blocks on the disk that no eviction may choose.
-        host: Host memory: blocks, pinned_blocks, bytes and max_bytes.
-    """
-
-    url: str
-    prompt_tokens: int = 0
-    cached_tokens: dict[str, int] = field(default_factory=dict)
-    hits: int = 0
-    misses: dict[str, int] = field(default_factory=dict)
-    stored: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    evictions: dict[str, int] = field(default_factory=dict)
-    load_ms: float | None = None
-    store_ms: float | None = None
-    bytes: int = 0
-    max_bytes: int = 0
-    pinned: int = 0
-    host: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +50,7 @@ class Purged:
         key_destroyed: Whether an encryption key was taken away.
         device: Blocks that servers let go of on their devices, by the server's address.
         host: Blocks that servers let go of in host memory.
-        unreached: Servers of which it is not known what they hold, and why.
+        unreached: Servers and folders of which it is not known what they hold, and why.
     """
 
     blocks: int
@@ -107,6 +59,12 @@ class Purged:
     device: dict[str, int] = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
     unreached: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def found_any(self) -> bool:
+        """Whether there was anything to remove."""
+        blocks = self.blocks + sum(self.device.values()) + sum(self.host.values())
+        return bool(blocks or self.left or self.key_destroyed or self.unreached)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -169,13 +127,26 @@ def purge(
     Raises:
         ConfigError: If there is neither a disk tier nor a server, no tenancy secret, or no admin
             token for the servers.
-        UsageError: If a server's address is none.
+        UsageError: If a server's address is none, or the name is none.
+        InputError: If the key file cannot be used.
     """
+    if not is_name(name):
+        raise UsageError(
+            f"'{name[:SHOWN_CHARS]}' is no name of a tenant or group",
+            hint="letters, digits, - _ and .",
+        )
     urls = servers or [url for target in config.targets.values() for url in target.servers]
     disk = None if config.tiers is None else config.tiers.nvme
     if disk is None and not urls:
         disk = nvme_of(config)
-    owners = _owners(config, require_secret(config, environment), name, group=group)
+    kind = NamespaceKind.GROUP if group else NamespaceKind.TENANT
+    namespace = Namespace(kind=kind, name=name)
+    owners = owner_names(
+        require_secret(config, environment),
+        namespace,
+        models=known_models(config),
+        epochs=range(config.tenancy.epoch + 2),
+    )
     with ExitStack() as stack:
         token = environment.get(ADMIN_TOKEN, "").strip()
         if urls and not token:
@@ -184,8 +155,8 @@ def purge(
                 hint=f"set ${ADMIN_TOKEN} to the one that the servers run with",
             )
         clients = [stack.enter_context(AdminClient(url, token)) for url in dict.fromkeys(urls)]
-        keys = None if disk is None else disk.key_file
-        destroyed = keys is not None and destroy_key(config.root / keys, name)
+        keys = None if disk is None or disk.key_file is None else config.root / disk.key_file
+        destroyed = keys is not None and keys.exists() and destroy_key(keys, namespace.full_name)
         device, host, unreached, busy = {}, {}, {}, 0
         for client in clients:
             try:
@@ -197,7 +168,12 @@ def purge(
                     unreached[client.url] = "it has a tier that is not prefixctl's"
             except PrefixctlError as exc:
                 unreached[client.url] = exc.message
-    blocks, left = (0, 0) if disk is None else _purge_disk(config.root / disk.path, owners)
+    blocks, left, path = 0, 0, None if disk is None else config.root / disk.path
+    if path is not None and is_tier(path):
+        tags = {owner_tag(owner) for owner in owners}
+        blocks, left = purge_owners(path, tags), count_owners(path, tags)
+    elif path is not None:
+        unreached[str(path)] = "no tier is there; is the disk mounted?"
     return Purged(
         blocks=blocks,
         left=left + busy,
@@ -206,14 +182,6 @@ def purge(
         host=host,
         unreached=unreached,
     )
-
-
-def _purge_disk(path: Path, owners: Collection[str]) -> tuple[int, int]:
-    """Remove the files of these owners: how many there were, and are left."""
-    if not is_tier(path):
-        return 0, 0
-    tags = {owner_tag(owner) for owner in owners}
-    return purge_owners(path, tags), count_owners(path, tags)
 
 
 def _clear(
@@ -231,17 +199,6 @@ def _clear(
             return device, host, left, any(answer.unknown for answer in answers)
         time.sleep(pause)
         pause = min(2 * pause, 2.0)
-
-
-def _owners(config: Config, secret: Secret, name: str, *, group: bool) -> set[str]:
-    """What the tiers call a tenant or group, in every epoch up to the next one."""
-    kind = NamespaceKind.GROUP if group else NamespaceKind.TENANT
-    return owner_names(
-        secret,
-        Namespace(kind=kind, name=name),
-        models={target.model_version for target in config.targets.values()},
-        epochs=range(config.tenancy.epoch + 2),
-    )
 
 
 def retire(config: Config, version: str, *, undo: bool = False) -> Path:
@@ -267,102 +224,40 @@ def retire(config: Config, version: str, *, undo: bool = False) -> Path:
     return path
 
 
-def make_key(config: Config, name: str) -> Path:
+def make_key(config: Config, name: str, *, group: bool = False) -> Path:
     """Add an encryption key for a tenant, a group, or everybody else (``*``).
 
     Raises:
         ConfigError: If no key file is configured.
+        UsageError: If it is no name.
         InputError: If the name has a key already.
     """
+    if not is_name(name) and (group or name != EVERYBODY):
+        raise UsageError(
+            f"'{name[:SHOWN_CHARS]}' is no name of a tenant or group",
+            hint="letters, digits, - _ and . (a group's with --group)",
+        )
+    kind = NamespaceKind.GROUP if group else NamespaceKind.TENANT
     file = nvme_of(config).key_file
     if file is None:
         raise ConfigError("no key file", path=config.path, hint="set tiers.nvme.key_file")
-    create_key(config.root / file, name)
+    create_key(config.root / file, Namespace(kind=kind, name=name).full_name)
     return config.root / file
 
 
-def full_blocks(
-    config: Config, target: Target, measured: Measurement, salt: Salt | None
-) -> tuple[tuple[int, ...], list[BlockHash]]:
-    """The tokens of a governed prefix's full blocks, and the engine's hash of each block.
-
-    Where prefixes are shared, salts enter hashes as digests.
-    """
-    if salt is not None and config.tenancy.sharing == "on":
-        salt = digest_of_salt(salt)
-    unit = target.material.block_size
-    blocks = len(measured.token_ids) // unit if measured.governed else 0
-    token_ids = measured.token_ids[: blocks * unit]
-    hashes = block_hashes(
-        token_ids,
-        block_size=unit,
-        hash_function=hash_function(target.material.hash_algorithm),
-        root_seed=target.material.hash_seed or DEFAULT_ROOT_SEED,
-        salts=None if salt is None else {0: salt},
-    )
-    return token_ids, hashes
-
-
-def in_tier(config: Config, target: Target, measured: Measurement, salt: Salt | None) -> bool:
-    """Whether the disk holds all full blocks of a prefix in a namespace."""
-    _, hashes = full_blocks(config, target, measured, salt)
-    return stored_model(config.root / nvme_of(config).path, hashes) is not None
-
-
-def nvme_of(config: Config) -> NvmeConfig:
-    """The configured NVMe tier.
-
-    Raises:
-        ConfigError: If there is none.
-    """
-    if config.tiers is None or config.tiers.nvme is None:
-        raise ConfigError("no NVMe tier", path=config.path, hint="add tiers.nvme with path and gib")
-    return config.tiers.nvme
+def tier_folder(config: Config) -> Path | None:
+    """The disk tier's folder on this host, None if there is none."""
+    nvme = None if config.tiers is None else config.tiers.nvme
+    path = None if nvme is None else config.root / nvme.path
+    return path if path is not None and is_tier(path) else None
 
 
 def _ask(url: str) -> ServerTiers:
     with HttpEngine(url) as engine:
-        page = engine.metrics_page()
-    values: dict[str, int | float] = {}
-    labelled: dict[str, dict[str, int]] = {}
-    sources: dict[str, int] = {}
-    host: dict[str, int] = {}
-    prompt = 0
-    for line in page.splitlines():
-        if match := SERIES.match(line):
-            name, label, text = match.groups()
-            if HOST in line:
-                if not label:
-                    host[name] = host.get(name, 0) + int(float(text))
-            elif label:
-                counts = labelled.setdefault(name, {})
-                counts[label] = counts.get(label, 0) + int(float(text))
-            else:
-                values[name] = values.get(name, 0) + float(text)
-        elif match := SOURCE.match(line):
-            sources[match.group(1)] = sources.get(match.group(1), 0) + int(float(match.group(2)))
-        elif match := PROMPT.match(line):
-            prompt += int(float(match.group(1)))
-    if not values:
-        raise InputError(f"{url} runs no tier of ours", hint="start it with `prefixctl serve`")
-    return ServerTiers(
-        url=url,
-        prompt_tokens=prompt,
-        cached_tokens={k: v for k, v in sources.items() if v},
-        hits=int(values.get("hits", 0)),
-        misses=labelled.get("misses", {}),
-        stored=int(values.get("stored_blocks", 0)),
-        refused=labelled.get("refused_blocks", {}),
-        evictions=labelled.get("evictions", {}),
-        load_ms=_mean_ms(values, "load_seconds", "hits"),
-        store_ms=_mean_ms(values, "store_seconds", "stored_blocks"),
-        bytes=int(values.get("bytes", 0)),
-        max_bytes=int(values.get("max_bytes", 0)),
-        pinned=int(values.get("pinned_blocks", 0)),
-        host=host,
-    )
-
-
-def _mean_ms(values: Mapping[str, float], seconds: str, count: str) -> float | None:
-    number = values.get(count, 0)
-    return 1e3 * values.get(seconds, 0.0) / number if number else None
+        found = read_page(url, engine.metrics_page())
+    if not found.tiers:
+        raise InputError(
+            f"{url} tells of no tier of ours",
+            hint="start it with `prefixctl serve`; after its start it tells of them in seconds",
+        )
+    return found

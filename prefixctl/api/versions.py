@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from prefixctl.api.tiers import tier_folder
 from prefixctl.config import Config
 from prefixctl.core.ports import ChatRequest
 from prefixctl.core.prompt import Prompt
@@ -23,6 +24,8 @@ from prefixctl.registry.show import Shown, show
 from prefixctl.registry.sides import resolve
 from prefixctl.registry.store.base import Collected, Stamp
 from prefixctl.sources.lockfile import load_lock
+from prefixctl.tiers.admin import retire_version
+from prefixctl.tiers.directory import TierFolder
 
 
 def bump_prompts(
@@ -139,21 +142,42 @@ def publish_prompts(
             bump_prompts(
                 config, unpinned, reason="changed when it was published", author=by, now=at
             )
-    return publish(config, wanted, stamp=Stamp(at=at, by=by))
+    changes = publish(config, wanted, stamp=Stamp(at=at, by=by))
+    _keep_in_tier(config, changes)
+    return changes
 
 
 def rollback_prompt(
     config: Config, name: str, to: int | None = None, *, by: str, now: datetime | None = None
 ) -> AliasChange:
     """Make an earlier version live again. See `prefixctl.registry.publish.rollback`."""
-    return rollback(config, name, to, stamp=Stamp(at=now or _now(), by=by))
+    change = rollback(config, name, to, stamp=Stamp(at=now or _now(), by=by))
+    _keep_in_tier(config, [change])
+    return change
 
 
 def remove_expired(
     config: Config, *, now: datetime | None = None, dry_run: bool = False
 ) -> Collected:
-    """Remove retired versions after their retention. See `prefixctl.registry.publish.gc`."""
-    return gc(config, now or _now(), dry_run=dry_run)
+    """Remove retired versions after their retention. See `prefixctl.registry.publish.gc`.
+
+    Their blocks in the disk tier of this host, if it has one, go first from then on.
+    """
+    found = gc(config, now or _now(), dry_run=dry_run)
+    folder = tier_folder(config)
+    if folder is not None and not dry_run:
+        for ref in found.versions:
+            retire_version(folder, f"{ref.name}@{ref.version}")
+    return found
+
+
+def _keep_in_tier(config: Config, changes: Sequence[AliasChange]) -> None:
+    """What is live again does not go first any longer."""
+    folder = tier_folder(config)
+    retired = frozenset() if folder is None else TierFolder(folder).retired()
+    for label in (f"{change.name}@{change.live}" for change in changes):
+        if folder is not None and label in retired:
+            retire_version(folder, label, undo=True)
 
 
 def _now() -> datetime:

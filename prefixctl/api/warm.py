@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
+from prefixctl.api.holdings import full_blocks, holdings, nvme_of
 from prefixctl.api.tenants import on_behalf, operator_token, salted_namespaces
-from prefixctl.api.tiers import in_tier, nvme_of
 from prefixctl.config import Config
 from prefixctl.core.tenancy import NamespaceKind, SaltedNamespace
 from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import NothingToDoError, UsageError
+from prefixctl.ids import Salt
 from prefixctl.prompts.target import Target, load_target, measure
 from prefixctl.registry.lease import SqliteLeases
 from prefixctl.registry.publish import Published, load_live
@@ -67,8 +68,11 @@ def warm_prefixes(
     if from_tier or not gated:
         version = settings.model_version
         namespaces = salted_namespaces(config, version, tenants, groups, environment)
+    missing: set[tuple[str, str]] = set()
     if from_tier:
-        items = _held(config, loaded, items, namespaces, on_left_out)
+        missing = _missing(config, loaded, items, namespaces, environment)
+        for prompt, label in sorted(missing):
+            on_left_out(f"{prompt} for {label}")
     api_key = environment.get(config.server.api_key_env)
     if gated:
         namespaces = list(_named(tenants, groups))
@@ -87,33 +91,44 @@ def warm_prefixes(
             served_name=served_name,
             lease=SqliteLeases(config.registry_path.with_suffix(".leases")),
             concurrency=concurrency,
+            left_out=missing,
             on_outcome=on_outcome,
         )
 
 
-def _held(
+def _missing(
     config: Config,
     target: Target,
     items: Sequence[WarmItem],
     namespaces: Sequence[SaltedNamespace],
-    on_left_out: Callable[[str], None],
-) -> list[WarmItem]:
-    """The items that the disk tier holds in every namespace, or that are too short to be held."""
-    held = []
-    for item in items:
-        measured, name = item.measurement, item.prompt.name
-        lacking = [n for n in namespaces if not in_tier(config, target, measured, n.salt_of(name))]
-        if lacking and measured.governed:
-            on_left_out(f"{item.prompt.name}@{item.version} for {lacking[0].label}")
-        else:
-            held.append(item)
-    if not held:
+    environment: Mapping[str, str],
+) -> set[tuple[str, str]]:
+    """Prompt and namespace of each prefix that the disk tier does not hold.
+
+    Raises:
+        NothingToDoError: If it holds none of those that are long enough.
+    """
+    held = holdings(config, target.name, environment)
+    wanted = [item for item in items if item.measurement.governed]
+
+    def is_held(item: WarmItem, salt: Salt | None) -> bool:
+        hashes = full_blocks(config, target, item.measurement, salt)[1]
+        return held is not None and held.has(hashes)
+
+    missing = {
+        (str(item.prompt.name), space.label)
+        for item in wanted
+        for space in namespaces
+        if not is_held(item, space.salt_of(item.prompt.name))
+    }
+    if wanted and len(missing) == len(wanted) * len(namespaces):
+        scope = " ".join(f"--{space.label}" for space in namespaces if space.salt is not None)
         raise NothingToDoError(
             "the disk tier holds none of these prefixes",
             path=str(config.root / nvme_of(config).path),
-            hint="prefixctl precompute",
+            hint=f"prefixctl precompute {scope}".strip(),
         )
-    return held
+    return missing
 
 
 def warm_item(config: Config, target: Target, published: Published) -> WarmItem:

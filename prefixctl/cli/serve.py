@@ -36,7 +36,7 @@ def serve(
 
     The process becomes the server, so signals and exit status are vLLM's own.
     """
-    from prefixctl.api.serve import build_serve_command, check_gateway
+    from prefixctl.api.serve import build_serve_command, check_gateway, check_tiers
     from prefixctl.engine.launch import check_startable
 
     config = load(context)
@@ -54,6 +54,8 @@ def serve(
         typer.echo(" ".join([*settings, shlex.join(command.arguments)]))
     else:
         check_gateway(config, {**os.environ, **command.environment})
+        for warning in check_tiers(config):
+            talk().print(warning, style="yellow")
         check_startable(command)
         talk().print(f"serving on {command.url}")
         os.execvpe(  # noqa: S606 - the server takes over this process

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from prefixctl.cli.output import Format, FormatOption, load, out, print_json, say, talk
+from prefixctl.errors import UsageError
 
 if TYPE_CHECKING:
     from prefixctl.api.precompute import Precomputed
-    from prefixctl.api.tiers import ServerTiers, TierReport
+    from prefixctl.api.tier_page import ServerTiers
+    from prefixctl.api.tiers import TierReport
 
 SCHEMA = 1
+SHOW_SCHEMA = 2
+NAMES = {"host": "host memory", "nvme": "disk"}
 app = typer.Typer(no_args_is_help=True, help="Host memory and disk behind the device's cache.")
 
 
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
     parent.add_typer(app, name="tiers")
+    tenancy = typer.Typer(no_args_is_help=True, help="Tenants and share groups in the cache.")
+    tenancy.callback()(lambda: None)  # so that one command alone keeps its name
+    tenancy.command("purge")(purge)
+    parent.add_typer(tenancy, name="tenancy")
     parent.command("precompute")(precompute)
 
 
@@ -40,12 +50,12 @@ def show(
 
     report = show_tiers(load(context), servers=server or (), victims=victims)
     if output is Format.JSON:
-        print_json({"schema": SCHEMA, **asdict(report)})
+        print_json({"schema": SHOW_SCHEMA, **asdict(report)})
     else:
         print_report(report)
 
 
-@app.command("purge")
+@app.command("purge", hidden=True)
 def purge(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The tenant, or the group with --group.")],
@@ -71,7 +81,10 @@ def purge(
             say(f"{url}: {blocks:,} blocks of the device, {done.host[url]:,} of host memory")
         for url, why in done.unreached.items():
             talk().print(f"{url}: not known what it holds: {why}", style="red")
-        say(f"{name}: {done.blocks:,} blocks removed, {done.left:,} left{key}")
+        unknown = f", {len(done.unreached)} not known" if done.unreached else ""
+        say(f"{name}: {done.blocks:,} files removed, {done.left:,} blocks left{unknown}{key}")
+        if not done.found_any:
+            talk().print(f"nothing of {name} was found: is that its name?", style="yellow")
     raise typer.Exit(done.exit_code)
 
 
@@ -95,11 +108,13 @@ def retire(
 def key(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A tenant or group; '*' for everybody else.")],
+    group: Annotated[bool, typer.Option("--group", help="The name is a share group's.")] = False,
 ) -> None:
     """Make an encryption key for a tenant's or group's blocks on the disk."""
     from prefixctl.api.tiers import make_key
 
-    say(f"a key for {name} is in {make_key(load(context), name)}")
+    what = "group" if group else "tenant"
+    say(f"a key for {what} {name} is in {make_key(load(context), name, group=group)}")
 
 
 @app.command("rekey")
@@ -137,13 +152,20 @@ def rekey(
         for p in report.prefixes:
             say(f"{p.prompt}@{p.version} of {p.namespace}: {p.carried:,} of {p.blocks:,} blocks")
         talk().print(f"epoch {report.from_epoch} to {report.to_epoch}")
+        if report.exit_code:
+            talk().print("the rest is not on the disk, cannot be read, or there is no room for it")
+        else:
+            talk().print(
+                f"next: tenancy.epoch: {report.to_epoch}, restart the servers, prefixctl warm"
+            )
     raise typer.Exit(report.exit_code)
 
 
 def precompute(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Prompts; all live ones if omitted.")
+        list[str] | None,
+        typer.Argument(help="Prompts, NAME or NAME@VERSION; all live ones if omitted."),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Target to compute for.", show_default=False)
@@ -157,6 +179,10 @@ def precompute(
     work_tree: Annotated[
         bool, typer.Option("--work-tree", help="The prompts as they are in the work tree.")
     ] = False,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="A file that says what to compute and for whom.", show_default=False),
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Fill the disk tier with the live prefixes, without serving traffic.
@@ -166,19 +192,32 @@ def precompute(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from prefixctl.api.precompute import precompute_prefixes
+    from prefixctl.sources.plan import load_plan
+    from prefixctl.sources.secret import load_secret
 
+    if plan is not None and (names or tenant or group or work_tree):
+        raise UsageError(
+            "--plan says what to compute and for whom",
+            hint="give --plan alone, or names with --group, --tenant and --work-tree",
+        )
+    config = load(context)
+    if plan is None and not (tenant or group) and load_secret(config, os.environ) is not None:
+        talk().print("note: no --tenant or --group, so only requests without a salt find it")
+    # A polite kill ends the engine like Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     columns = (TextColumn("precompute"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
         *columns, TextColumn("{task.description}"), console=talk(), transient=True
     ) as bar:
         task = bar.add_task("", total=None)
         report = precompute_prefixes(
-            load(context),
+            config,
             names or (),
             target=target,
             tenants=tenant or (),
             groups=group or (),
             work_tree=work_tree,
+            plan=None if plan is None else load_plan(plan),
             environment=os.environ,
             on_progress=lambda what, done, total: bar.update(
                 task, description=what, completed=done, total=total
@@ -207,6 +246,9 @@ def print_precomputed(prefixes: tuple[Precomputed, ...]) -> None:
             f"{p.prompt}@{p.version}", p.namespace, f"{p.tokens:,}", f"{p.blocks:,}", p.status
         )
     out().print(table)
+    for p in prefixes:
+        if p.message:
+            talk().print(f"{p.prompt}@{p.version} for {p.namespace}: {p.message}", markup=False)
 
 
 def print_report(report: TierReport) -> None:
@@ -236,26 +278,29 @@ def print_report(report: TierReport) -> None:
 
 
 def print_server(server: ServerTiers) -> None:
-    """What one server's tiers gave."""
+    """What one server's tiers gave, a line for each of their sides."""
     prompt = max(server.prompt_tokens, 1)
     shares = ", ".join(f"{k} {v / prompt:.1%}" for k, v in server.cached_tokens.items()) or "none"
     say(f"{server.url}: prompt tokens served by {shares}")
-    for what, counts in (
-        ("misses", server.misses),
-        ("not stored", server.refused),
-        ("evicted", server.evictions),
-    ):
-        named = ", ".join(f"{label} {count:,}" for label, count in counts.items() if count)
-        say(f"  {what}: {named or 'none'}")
-    times = [
-        f"{what} {ms:.2f} ms a block"
-        for what, ms in (("load", server.load_ms), ("store", server.store_ms))
-        if ms is not None
-    ]
-    say(f"  {server.hits:,} loaded, {server.stored:,} stored; {', '.join(times) or 'no times'}")
-    held = {"disk": server.pinned, "host memory": server.host.get("pinned_blocks", 0)}
-    named = ", ".join(f"{where} {count:,}" for where, count in held.items() if count)
-    say(f"  pinned: {named or 'none'}")
+    for name, tier in server.tiers.items():
+        pinned = f", {tier.pinned:,} pinned" if tier.pinned else ""
+        say(
+            f"  {NAMES.get(name, name)}: {tier.blocks:,} blocks{pinned}, {_size(tier.bytes)} of "
+            f"{_size(tier.max_bytes)}; {tier.hits:,} hits"
+        )
+        if tier.stored:
+            say(f"    stored: {tier.stored:,}")
+        for what, counts in (
+            ("misses", tier.misses),
+            ("not stored", tier.refused),
+            ("evicted", tier.evictions),
+        ):
+            if counts:
+                said = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+                say(f"    {what}: {said}")
+        for what, took in (("load", tier.load), ("store", tier.store)):
+            if took is not None:
+                say(f"    {what}: median {took.median_ms:.2f} ms, p99 {took.p99_ms:.2f} ms a block")
 
 
 def _size(size: int) -> str:

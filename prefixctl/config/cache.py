@@ -82,11 +82,15 @@ class PrefixCacheConfig(StrictModel):
         return kinds
 
 
+MOST_GIB = 2**20
+MOST_THREADS = 256
+
+
 class NvmeConfig(StrictModel):
     """The tier on a local disk."""
 
     path: Path = Field(description="Its folder, on a local disk; several servers may share it.")
-    gib: float = Field(gt=0, description="Disk space of the whole folder, in GiB.")
+    gib: float = Field(gt=0, le=MOST_GIB, description="Disk space of the whole folder, in GiB.")
     policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
         default="lru_freq", description="Which block goes first when the folder is full."
     )
@@ -100,13 +104,26 @@ class NvmeConfig(StrictModel):
         default=None,
         description="Keys of tenants and groups; blocks are encrypted if it is given.",
     )
-    threads: int = Field(default=4, ge=1, description="Threads that read, and as many that write.")
+
+    threads: int = Field(
+        default=4,
+        ge=1,
+        le=MOST_THREADS,
+        description="Threads that read, and as many that write.",
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _a_folder_of_its_own(cls, path: Path) -> Path:
+        if path in {Path(), Path("/")}:
+            raise ValueError("the tier needs a folder of its own")
+        return path
 
 
 class TiersConfig(StrictModel):
     """Where cached blocks go that leave the device."""
 
-    host_gib: float = Field(gt=0, description="Host memory for each server, in GiB.")
+    host_gib: float = Field(gt=0, le=MOST_GIB, description="Host memory for each server, in GiB.")
     policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
         default="lru_freq", description="Which block leaves host memory first."
     )

@@ -74,7 +74,10 @@ class ServerConfig(StrictModel):
     api_server_count: int = Field(default=1, ge=1, description="API processes.")
     tensor_parallel_size: int = Field(default=1, ge=1, description="Tensor-parallel ranks.")
     kv_cache_gib: float | None = Field(
-        default=None, gt=0, description="KV cache of each rank, in GiB; vLLM's choice if omitted."
+        default=None,
+        gt=0,
+        le=2**20,
+        description="KV cache of each rank, in GiB; vLLM's choice if omitted.",
     )
     kv_events_endpoint: str | None = Field(
         default=None, description="ZMQ endpoint of KV events, for example tcp://*:5557."

@@ -8,11 +8,13 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from prefixctl.ids import Salt
 
 MIN_SECRET_BYTES = 16
 """A shorter secret can be guessed."""
+GROUP_PREFIX = "group:"
 
 
 class Secret:
@@ -46,6 +48,18 @@ class Namespace:
 
     kind: NamespaceKind
     name: str
+
+    @property
+    def full_name(self) -> str:
+        """One name for tenants and groups alike: ``shop`` a tenant, ``group:shop`` a group."""
+        return f"{GROUP_PREFIX}{self.name}" if self.kind is NamespaceKind.GROUP else self.name
+
+    @classmethod
+    def from_full_name(cls, name: str) -> Self:
+        """The namespace of a `full_name`; names themselves have no colon."""
+        if name.startswith(GROUP_PREFIX):
+            return cls(kind=NamespaceKind.GROUP, name=name.removeprefix(GROUP_PREFIX))
+        return cls(kind=NamespaceKind.TENANT, name=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +124,7 @@ def salt_pseudonym(salt: str) -> str:
 
 
 def pseudonym(secret: Secret, tenant: str) -> str:
-    """A stable name for a tenant that reveals nothing: 12 hex digits of an HMAC."""
+    """A stable name that reveals nothing: 12 hex digits of an HMAC of a `full_name`."""
     mac = hmac.digest(secret.reveal(), b"prefixctl-pseudonym-1" + tenant.encode(), "sha256")
     return mac.hex()[:12]
 
@@ -129,8 +143,7 @@ def owner_names(
         models: Model versions.
         epochs: Rotation periods.
     """
-    is_group = namespace.kind is NamespaceKind.GROUP
-    names = {pseudonym(secret, f"group:{namespace.name}" if is_group else namespace.name)}
+    names = {pseudonym(secret, namespace.full_name)}
     periods = tuple(epochs)
     for model in models:
         for epoch in periods:
@@ -139,15 +152,10 @@ def owner_names(
 
 
 def key_owners(secret: Secret, name: str, *, models: Iterable[str], epoch: int) -> set[str]:
-    """Whose blocks the key of a name in a key file is for: the tenant's and the group's.
+    """Whose blocks the key of a name in a key file is for: a tenant's, or as `full_name` a group's.
 
     The epochs before and after count too: salts overlap when they rotate.
     """
-    around, known = (max(epoch - 1, 0), epoch, epoch + 1), tuple(models)
-    return {
-        owner
-        for kind in NamespaceKind
-        for owner in owner_names(
-            secret, Namespace(kind=kind, name=name), models=known, epochs=around
-        )
-    }
+    around = (max(epoch - 1, 0), epoch, epoch + 1)
+    namespace = Namespace.from_full_name(name)
+    return owner_names(secret, namespace, models=tuple(models), epochs=around)

@@ -52,6 +52,7 @@ class TierSettings:
         secret_env: The environment variable that may hold it instead.
         model: Model and revision as salts name them; None if no target says so.
         epoch: Number of the salt rotation period.
+        configuration: A digest of the configuration, so that commands find the blocks it has.
     """
 
     host_bytes: int
@@ -66,6 +67,7 @@ class TierSettings:
     secret_env: str = field(default="PREFIXCTL_SECRET")
     model: str | None = None
     epoch: int = 0
+    configuration: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Plain values."""

@@ -35,6 +35,8 @@ GATEWAY = "prefixctl.vllm_plugin.gateway.Gateway"
 FREE_PORTS = range(20_000, 32_000)
 CONFIG_VARIABLE = "PREFIXCTL_CONFIG"
 TARGET_VARIABLE = "PREFIXCTL_TARGET"
+ENDS_WITH = "PREFIXCTL_ENDS_WITH"
+"""The process that a server is for: the server ends when that does."""
 NO_FORWARDING = ("FORWARDED_ALLOW_IPS", "none")
 """For uvicorn: believe nobody's X-Forwarded-For, so that a peer's address is its own."""
 PLUGINS = "VLLM_PLUGINS"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from prefixctl.config import Config, NvmeConfig, TargetConfig, TiersConfig
+from prefixctl.core.prompt import canonical_json
 from prefixctl.core.tiering import EXTRA_NAME, NvmeSettings, TierSettings
 from prefixctl.errors import ConfigError
 
@@ -38,7 +40,11 @@ def connector(settings: TierSettings, further: Sequence[dict[str, Any]] = ()) ->
         settings: Ours.
         further: vLLM's own tiers below ours.
     """
-    nvme = {"type": "NvmeTier", "module_path": f"{PLUGIN}.nvme"}
+    nvme = {
+        "type": "NvmeTier",
+        "module_path": f"{PLUGIN}.nvme",
+        "backpressure": {"backpressure_cls": f"{PLUGIN}.pressure.WriteQueue"},
+    }
     return {
         "kv_connector": "GovernedConnector",
         "kv_connector_module_path": f"{PLUGIN}.connector",
@@ -70,7 +76,19 @@ def tier_settings(config: Config, tiers: TiersConfig, target: TargetConfig | Non
         secret_env=tenancy.secret_env,
         model=None if target is None else target.model_version,
         epoch=tenancy.epoch,
+        configuration="" if target is None else configuration_digest(config, target),
     )
+
+
+def configuration_digest(config: Config, target: TargetConfig) -> str:
+    """What stands for all that decides which blocks a server of a target can use, in hex."""
+    server = config.server
+    told = target.model_dump(
+        mode="json",
+        exclude={"servers", "parameters", "tokenizer", "chat_template", "chat_template_kwargs"},
+    )
+    told |= {"ranks": server.tensor_parallel_size, "arguments": list(server.extra_args)}
+    return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
 def nvme_settings(config: Config, nvme: NvmeConfig) -> NvmeSettings:

@@ -86,10 +86,7 @@ class Namespaces:
             return known
         own = derive_salt(self._secret, namespace, model=self._model, epoch=self._epoch)
         shared = own if group is None else self._of_group(group)
-        name = namespace.name
-        if namespace.kind is NamespaceKind.GROUP:
-            name = f"group:{name}"
-        made = _Salts(own=own, group=shared, pseudonym=pseudonym(self._secret, name))
+        made = _Salts(own=own, group=shared, pseudonym=pseudonym(self._secret, namespace.full_name))
         if len(self._salts) >= MOST_KEPT:
             self._salts.clear()
         self._salts[key] = made

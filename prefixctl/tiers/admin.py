@@ -6,38 +6,45 @@ from collections.abc import Collection
 from pathlib import Path
 
 from prefixctl.tiers.block import MOST_LABEL_BYTES
-from prefixctl.tiers.directory import TierDirectory
+from prefixctl.tiers.directory import TierDirectory, TierFolder
+from prefixctl.tiers.files import File
 from prefixctl.tiers.read import read_headers
 
 
 def purge_owners(path: Path, tags: Collection[bytes]) -> int:
     """Remove every block of these owners, of all models; returns how many there were.
 
-    A server that knows a block finds its file gone: a miss.
+    Files that are no blocks are removed as well, since nobody can tell whose they are, and what
+    killed processes have not finished. A server that knows a block finds its file gone: a miss.
     """
     directory = TierDirectory(path)
+    files: dict[str, list[File]] = {}
+    removed = 0
     try:
-        removed = 0
-        for name in directory.materials():
-            found, _ = read_headers(directory.files(name), None, None)
-            doomed = [h.key for h, _ in found if h.owner in tags]
-            with directory.locked():
-                removed += sum(bool(directory.remove(directory.block(name, key))) for key in doomed)
-        return removed
+        directory.recount(lambda name, file: files.setdefault(name, []).append(file))
+        for name, listed in files.items():
+            found, broken = read_headers(listed, None, None)
+            for header, _ in found:
+                if header.owner in tags:
+                    with directory.locked():
+                        removed += bool(directory.remove(directory.block(name, header.key)))
+            for file in broken:
+                with directory.locked():
+                    directory.remove(Path(file))
     finally:
         directory.close()
+    return removed
 
 
 def count_owners(path: Path, tags: Collection[bytes]) -> int:
-    """How many blocks of these owners are there."""
-    directory = TierDirectory(path)
-    try:
-        found, _ = read_headers(
-            (f for name in directory.materials() for f in directory.files(name)), None, None
-        )
-        return sum(header.owner in tags for header, _ in found)
-    finally:
-        directory.close()
+    """How many blocks of these owners are there, and files of which it cannot be told.
+
+    Nothing is opened for writing.
+    """
+    folder = TierFolder(path)
+    files = (file for name in folder.block_folders() for file in folder.files(name))
+    found, broken = read_headers(files, None, None)
+    return sum(header.owner in tags for header, _ in found) + len(broken)
 
 
 def retire_version(path: Path, label: str, *, undo: bool = False) -> None:

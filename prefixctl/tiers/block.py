@@ -16,6 +16,8 @@ MOST_KEY_BYTES = 64
 MOST_LABEL_BYTES = 64
 MAGIC = b"PFXTIER\n"
 NO_OWNER = bytes(16)
+GROUP_BYTES = 4
+"""The end of an engine's key, behind the block hash: the number of its cache group (vLLM 0.32)."""
 ENCRYPTED = 1
 
 _FIELDS = struct.Struct("<8sHHIQQd32sBB64s64s16s64s12s16s")

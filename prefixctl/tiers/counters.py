@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from enum import StrEnum
 from threading import Lock
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from prefixctl.tiers.block import MissCause
 
 LATENCY_BOUNDS_SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+MOST_UNTAKEN = 16_384
+"""Single latencies that are kept for somebody who takes them."""
 
 
 class EvictionReason(StrEnum):
@@ -30,24 +32,33 @@ class RefusalReason(StrEnum):
     DISK_FULL = "disk_full"
     NO_ROOM = "no_room"
     NO_KEY = "no_key"
+    WEIGHTS_REPLACED = "weights_replaced"
     ERROR = "error"
 
 
 class Latency:
     """A histogram of seconds."""
 
-    __slots__ = ("buckets", "count", "seconds")
+    __slots__ = ("buckets", "count", "seconds", "untaken")
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_SECONDS) + 1)
         self.count = 0
         self.seconds = 0.0
+        self.untaken: deque[float] = deque(maxlen=MOST_UNTAKEN)
 
     def observe(self, seconds: float) -> None:
         """Count one."""
         self.buckets[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += 1
         self.count += 1
         self.seconds += seconds
+        self.untaken.append(seconds)
+
+    def take(self) -> list[float]:
+        """The latencies since the last call."""
+        taken = list(self.untaken)
+        self.untaken.clear()
+        return taken
 
     def snapshot(self) -> dict[str, Any]:
         """Plain values; the buckets are not cumulative, the last one is unbounded."""
@@ -99,6 +110,11 @@ class TierCounters:
         """Blocks left."""
         with self._lock:
             self._evictions[reason.value] += blocks
+
+    def take_latencies(self) -> dict[str, list[float]]:
+        """Seconds of each ``load`` and ``store`` since the last call."""
+        with self._lock:
+            return {"load": self._load.take(), "store": self._store.take()}
 
     def snapshot(self) -> dict[str, Any]:
         """All counters since the start, as plain values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 from prefixctl.core.policy.blocks import Blocks
 from prefixctl.core.policy.expiry import Expiry
@@ -14,6 +15,8 @@ from prefixctl.core.policy.port import EvictionPolicy
 from prefixctl.core.policy.shares import Shared
 from prefixctl.tiers.block import NO_OWNER, Header
 
+Found = tuple[Header, float]
+"""A block on the disk, and when it was last used."""
 LOOK_AGAIN_SECONDS = 2.0
 """How often at most something that had to stay is looked at again."""
 
@@ -61,9 +64,31 @@ class Entry:
     depth: int
     parent: bytes
 
+    @property
+    def header(self) -> Header:
+        """As much of its header as an index needs."""
+        return Header(
+            material=b"",
+            key=self.key,
+            parent=self.parent,
+            body_bytes=0,
+            stored_bytes=0,
+            created=self.used,
+            depth=self.depth,
+            owner=self.owner,
+            label=self.label,
+        )
+
 
 class Index:
-    """Blocks by key, ordered by a policy; not safe to use from several threads at once."""
+    """Blocks by key, ordered by a policy; not safe to use from several threads at once.
+
+    A block may be entered before its parent: it stands as a root until that comes.
+
+    Attributes:
+        entries: The known blocks.
+        oldest: No block was last used before that, but for those that `expire` has named.
+    """
 
     def __init__(self, *, slots: int, rules: Rules, clock: Callable[[], float]) -> None:
         """Start empty.
@@ -74,17 +99,27 @@ class Index:
             clock: The time in seconds since 1970.
         """
         self._clock = clock
+        self._rules = rules
         self._now: float | None = None
+        self._owners = {NO_OWNER: (NO_OWNER, 0)}
+        self._wanted: dict[bytes, None] = {}
+        self._retiring: list[bytes] = []
+        self._none_retired_at = -LOOK_AGAIN_SECONDS
+        self._expiring: list[bytes] = []
+        self._start(slots)
+
+    def _start(self, slots: int) -> None:
         self._slots = slots
         self._fresh_slots = iter(range(slots))
         self._free_slots: list[int] = []
-        self._owners: dict[bytes, int] = {NO_OWNER: 0}
         self.entries: dict[bytes, Entry] = {}
+        self.oldest = float("inf")
         self._keys: dict[int, bytes] = {}
         self._labels: dict[str, set[bytes]] = {}
-        self._retiring: list[bytes] = []
-        self._none_retired_at = -LOOK_AGAIN_SECONDS
-        kind = POLICIES[rules.policy]
+        self._entering: set[bytes] = set()
+        self._orphans: dict[bytes, set[bytes]] = {}
+        self._parted: set[bytes] = set()
+        rules, kind = self._rules, POLICIES[self._rules.policy]
         self._blocks = blocks = Blocks(slots)
         inner: EvictionPolicy = (
             Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
@@ -94,62 +129,78 @@ class Index:
         ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
         self._expiry = Expiry(inner, size=slots, ttl_seconds=ttl, clock=self._time)
         self._policy = Pinned(self._expiry, size=slots, cap=int(slots * rules.pinned_share))
-        self._wanted: dict[bytes, None] = {}
 
     def __len__(self) -> int:
         return len(self.entries)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no slot for one more block."""
-        return len(self.entries) >= self._slots
 
     @property
     def pinned(self) -> int:
         """Blocks that no eviction may choose."""
         return self._policy.pinned
 
+    def enlarge(self, slots: int) -> None:
+        """Have that many slots at least; what the policy has learned is lost if there were less."""
+        if slots <= self._slots:
+            return
+        entries = list(self.entries.values())
+        pinned = [entry.key for entry in entries if self._policy.is_pinned(entry.slot)]
+        self._start(slots)
+        self.add_all([(entry.header, entry.used) for entry in entries])
+        self.pin(pinned)
+
     def add(self, header: Header, used: float) -> None:
-        """Enter a block that is on the disk, last used at that time.
+        """Enter a block that is on the disk, last used at that time."""
+        if header.key not in self.entries and len(self.entries) < self._slots:
+            self._release([self._enter(header, used)], used)
 
-        If its parent is not known it stands as a root.
-        """
-        self.add_all([(header, used)])
-
-    def add_all(self, found: Sequence[tuple[Header, float]]) -> None:
+    def add_all(self, found: Sequence[Found]) -> None:
         """Enter blocks in any order, so that chains and the order of last use are right."""
-        entered = [
-            entry
-            for header, used in sorted(found, key=lambda f: f[0].depth)
-            if (entry := self._enter(header, used)) is not None
-        ]
-        for entry in sorted(entered, key=lambda e: (e.used, -e.depth)):
-            self._release([entry.slot], entry.used)
+        self.enter(by_depth(found))
+        self.release(by_use(found))
 
-    def _enter(self, header: Header, used: float) -> Entry | None:
-        if header.key in self.entries or self.is_full:
-            return None
+    def enter(self, found: Iterable[Found]) -> None:
+        """The first half of `add_all`: blocks `by_depth`, which cannot be chosen to go yet."""
+        for header, used in found:
+            if header.key not in self.entries and len(self.entries) < self._slots:
+                self._enter(header, used)
+                self._entering.add(header.key)
+
+    def release(self, found: Iterable[Found]) -> None:
+        """The second half: the same blocks `by_use`; those used since stay as they are."""
+        for header, used in found:
+            if header.key in self._entering:
+                self._entering.discard(header.key)
+                self._release([self.entries[header.key].slot], used)
+
+    def _enter(self, header: Header, used: float) -> int:
+        """Enter a block as in use; returns its slot."""
+        key = header.key
         slot = self._free_slots.pop() if self._free_slots else next(self._fresh_slots)
         parent = self.entries.get(header.parent)
-        owner = self._owners.setdefault(header.owner, len(self._owners))
-        entry = Entry(
-            key=header.key,
+        name, owner = self._owners.setdefault(header.owner, (header.owner, len(self._owners)))
+        self.entries[key] = Entry(
+            key=key,
             slot=slot,
             used=used,
             noted=used,
-            label=header.label,
-            owner=header.owner,
+            label=intern(header.label),
+            owner=name,
             depth=header.depth,
-            parent=header.parent,
+            parent=header.parent if parent is None else parent.key,
         )
-        self.entries[header.key] = entry
-        self._keys[slot] = header.key
-        self._labels.setdefault(header.label, set()).add(header.key)
-        keys: list[Hashable] = [header.key]
+        self.oldest = min(self.oldest, used)
+        self._keys[slot] = key
+        self._labels.setdefault(header.label, set()).add(key)
+        keys: list[Hashable] = [key]
         self._policy.admit([slot], keys, None if parent is None else parent.slot, owner)
-        if header.key in self._wanted:
+        self._blocks.depth[slot] = header.depth
+        if parent is None and header.parent:
+            self._orphans.setdefault(header.parent, set()).add(key)
+        for child in self._orphans.pop(key, ()):
+            self._blocks.adopt(self.entries[child].slot, slot)
+        if key in self._wanted:
             self._policy.pin([slot])
-        return entry
+        return slot
 
     def use(self, keys: Sequence[bytes]) -> None:
         """Blocks of one request were used, the root first."""
@@ -157,9 +208,18 @@ class Index:
         now = self._clock()
         for entry in known:
             entry.used = now
+            self._entering.discard(entry.key)
+            if entry.parent in self._parted:
+                self._rejoin(entry)
         slots = [entry.slot for entry in known]
         self._policy.hold(slots)
         self._release(slots[::-1], now)
+
+    def _rejoin(self, entry: Entry) -> None:
+        """Put a block below its parent again that had left and has come back."""
+        parent = self.entries.get(entry.parent)
+        if parent is not None and self._blocks.above(entry.slot) is None:
+            self._blocks.adopt(entry.slot, parent.slot)
 
     def is_expired(self, key: bytes) -> bool:
         """Whether a known block was not used for too long."""
@@ -185,18 +245,28 @@ class Index:
 
     def enter_again(self, entry: Entry, used: float) -> None:
         """Enter a victim again that was used by another process at that time."""
-        header = Header(
-            material=b"",
-            key=entry.key,
-            parent=entry.parent,
-            body_bytes=0,
-            stored_bytes=0,
-            created=used,
-            depth=entry.depth,
-            owner=entry.owner,
-            label=entry.label,
-        )
-        self.add(header, used)
+        self.add(entry.header, used)
+
+    def all_entries(self) -> list[Entry]:
+        """The known blocks, for `expired`, whose result `expire` takes."""
+        self.oldest = float("inf")
+        return list(self.entries.values())
+
+    def expire(self, keys: Sequence[bytes], oldest: float) -> None:
+        """These blocks have expired, and no other one was last used before that."""
+        self._expiring = list(keys)
+        self.oldest = min(self.oldest, oldest)
+
+    def expired_victim(self, before: float) -> Entry | None:
+        """A block that nobody has used since and `expire` has named, forgotten.
+
+        A pinned one stays, and one on which others hang.
+        """
+        while self._expiring:
+            entry = self.entries.get(self._expiring.pop())
+            if entry is not None and entry.used < before and self._may_go(entry):
+                return self.remove(entry.key)
+        return None
 
     def retired_victim(self, labels: Iterable[str]) -> Entry | None:
         """The deepest block of a retired version, forgotten.
@@ -210,14 +280,12 @@ class Index:
                 self._none_retired_at = self._clock()
         while self._retiring:
             entry = self.entries.get(self._retiring.pop())
-            if (
-                entry is not None
-                and entry.label in waiting
-                and not self._policy.is_pinned(entry.slot)
-                and not self._blocks.children[entry.slot]
-            ):
+            if entry is not None and entry.label in waiting and self._may_go(entry):
                 return self.remove(entry.key)
         return None
+
+    def _may_go(self, entry: Entry) -> bool:
+        return not self._policy.is_pinned(entry.slot) and not self._blocks.children[entry.slot]
 
     def _may_look_for_retired(self) -> bool:
         """Whether it is a while since all blocks of retired versions had to stay."""
@@ -271,4 +339,37 @@ class Index:
         del self.entries[entry.key]
         del self._keys[entry.slot]
         self._labels[entry.label].discard(entry.key)
+        self._entering.discard(entry.key)
+        if self._blocks.children[entry.slot]:
+            self._parted.add(entry.key)
+        siblings = self._orphans.get(entry.parent)
+        if siblings is not None:
+            siblings.discard(entry.key)
+            if not siblings:
+                del self._orphans[entry.parent]
         self._free_slots.append(entry.slot)
+
+
+def by_depth(found: Iterable[Found]) -> list[Found]:
+    """Parents before their children."""
+    return sorted(found, key=lambda f: f[0].depth)
+
+
+def by_use(found: Iterable[Found]) -> list[Found]:
+    """What was not used for longest first, of a chain the tail."""
+    return sorted(found, key=lambda f: (f[1], -f[0].depth))
+
+
+def expired(entries: Iterable[Entry], before: float) -> tuple[list[bytes], float]:
+    """The keys of blocks that were last used before a time, and the first use of all others.
+
+    The last key goes first: what was not used for longest, of a chain the tail.
+    """
+    old, oldest = [], float("inf")
+    for entry in entries:
+        if entry.used < before:
+            old.append(entry)
+        else:
+            oldest = min(oldest, entry.used)
+    old.sort(key=lambda e: (e.used, -e.depth), reverse=True)
+    return [entry.key for entry in old], oldest

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import NO_OWNER, BadBlockError, Header, MissCause, owner_tag
-from prefixctl.tiers.directory import write_privately
+from prefixctl.tiers.files import FILE_MODE, write_privately
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -47,7 +50,7 @@ class KeyRing:
         self.path = path
         self._names_of = names_of
         self._lock = Lock()
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, ...] | None = None
         self._ciphers: dict[bytes, AESGCM] = {}
         self.refresh()
 
@@ -59,7 +62,7 @@ class KeyRing:
             raise InputError(
                 f"the tier's keys cannot be read: {exc.strerror}", path=str(self.path)
             ) from exc
-        stamp = (status.st_mtime_ns, status.st_ino)
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
         with self._lock:
             if stamp != self._stamp:
                 if stat.S_IMODE(status.st_mode) & 0o077:
@@ -74,6 +77,10 @@ class KeyRing:
     def _cipher(self, owner: bytes) -> AESGCM | None:
         """An owner's own, else the one for everybody else."""
         return self._ciphers.get(owner) or self._ciphers.get(NO_OWNER)
+
+    def has_key(self, owner: bytes) -> bool:
+        """Whether an owner's blocks can be encrypted and read."""
+        return self._cipher(owner) is not None
 
     def encrypt(self, header: Header, body: bytes | memoryview) -> tuple[bytes, bytes]:
         """A fresh nonce, and the bytes with their tag.
@@ -104,6 +111,15 @@ class KeyRing:
             raise BadBlockError(MissCause.FOREIGN, useless=False) from None
 
 
+def key_names(path: Path) -> list[str]:
+    """The names that have a key.
+
+    Raises:
+        InputError: If the file is missing, or no list of keys.
+    """
+    return list(_read(path))
+
+
 def create_key(path: Path, name: str) -> None:
     """Add a fresh key to the file, which is made if there is none.
 
@@ -112,29 +128,67 @@ def create_key(path: Path, name: str) -> None:
     """
     if not name or name != "".join(name.split()):
         raise InputError(f"'{name}' is no name of a tenant or group: no white space")
-    keys = _read(path) if path.exists() else {}
-    if name in keys:
-        raise InputError(f"'{name}' has a key already", path=str(path))
-    _write(path, {**keys, name: secrets.token_bytes(KEY_BYTES)})
+    with _locked(path):
+        keys = _read(path) if path.exists() else {}
+        if name in keys:
+            raise InputError(f"'{name}' has a key already", path=str(path))
+        _write(path, {**keys, name: secrets.token_bytes(KEY_BYTES)})
 
 
 def destroy_key(path: Path, name: str) -> bool:
-    """Take a key out of the file; what it encrypted is lost. False if there was none."""
-    keys = _read(path)
-    if name not in keys:
-        return False
-    _write(path, {n: k for n, k in keys.items() if n != name})
-    return True
+    """Take a key out of the file; what it encrypted is lost. False if there was none.
+
+    When this returns the key is off the disk as far as files go: no copy of it is left beside.
+
+    Raises:
+        InputError: If the file cannot be read, or has the key all the same.
+    """
+    with _locked(path):
+        keys = _read(path)
+        _remove_leftovers(path)
+        if name not in keys:
+            return False
+        _write(path, {n: k for n, k in keys.items() if n != name})
+        if name in _read(path):
+            raise InputError(f"the key of '{name}' is still there", path=str(path))
+        return True
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Exclude everybody else who changes the file; it is replaced, so another one is locked."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as exc:
+        raise InputError(
+            f"the tier's keys cannot be changed: {exc.strerror}", path=str(path)
+        ) from exc
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: Path, keys: dict[str, bytes]) -> None:
+    """Replace the file; the caller holds the lock."""
     lines = [f"{name} {base64.b64encode(key).decode()}\n" for name, key in keys.items()]
-    write_privately(path, "".join(lines))
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _remove_leftovers(path)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        write_privately(path, "".join(lines), durable=True)
+    except OSError as exc:
+        raise InputError(
+            f"the tier's keys cannot be written: {exc.strerror}", path=str(path)
+        ) from exc
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what a writer that was killed has left: it holds keys."""
+    name = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}")
+    for entry in list(path.parent.iterdir()):
+        if name.fullmatch(entry.name):
+            entry.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from prefixctl.tiers.block import (
     unpack,
 )
 from prefixctl.tiers.directory import BLOCK_SUFFIX
+from prefixctl.tiers.files import File
 from prefixctl.tiers.keyring import KeyRing
 
 READERS = 8
@@ -76,7 +77,7 @@ def read_block(
 
 
 def read_headers(
-    files: Iterable[tuple[str, int, float]], material: bytes | None, file_bytes: int | None
+    files: Iterable[File], material: bytes | None, file_bytes: int | None
 ) -> tuple[list[tuple[Header, float]], list[str]]:
     """The headers of blocks with the time of their last use, and the files that are none.
 
@@ -91,11 +92,11 @@ def read_headers(
     damaged: list[str] = []
     todo = iter(files)
 
-    def batches() -> Iterator[list[tuple[str, int, float]]]:
+    def batches() -> Iterator[list[File]]:
         while batch := list(islice(todo, BATCH)):
             yield batch
 
-    def read(batch: list[tuple[str, int, float]]) -> list[tuple[str, float, Header | None]]:
+    def read(batch: list[File]) -> list[tuple[str, float, Header | None]]:
         kept = []
         for path, _, used in batch:
             try:

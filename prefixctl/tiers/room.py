@@ -2,129 +2,162 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.directory import TierDirectory, block_name
-from prefixctl.tiers.index import LOOK_AGAIN_SECONDS, Entry, Index
+from prefixctl.tiers.index import Entry, Index
+from prefixctl.tiers.lookout import Lookout
 
 SECOND_CHANCES = 64
 CLOCK_SLACK_SECONDS = 1.0
+AT_ONCE = 64
+"""Blocks that are evicted before others get the folder's lock."""
 
 
 class Room:
     """Makes room, in an order that lets what nobody will ask for go first.
 
-    Blocks of older models, what has expired of younger ones, blocks of retired versions, then
-    whatever the policy says. A model is older if its folder was made earlier. A victim that another
-    process has used since goes back into the order.
+    Blocks of older models, what has expired, blocks of retired versions, then whatever the policy
+    says; see `Standing` for other models. A victim that another process has used since goes back
+    into the order.
     """
 
     def __init__(
         self,
         directory: TierDirectory,
         material: str,
+        lookout: Lookout,
         *,
         index: Index,
         lock: Lock,
         counters: TierCounters,
-        ttl_seconds: float | None,
-        clock: Callable[[], float],
-        refresh: Callable[[], None],
     ) -> None:
-        """Nothing is looked at before space is short.
+        """Nothing is evicted before space is short.
 
         Args:
             directory: The folder.
             material: The name of our own part of it.
+            lookout: Sees what may go.
             index: Of our own blocks.
             lock: Guards the index.
             counters: Where evictions are counted.
-            ttl_seconds: When blocks of other models have expired.
-            clock: The time in seconds since 1970.
-            refresh: Reads our own part again.
         """
         self._directory = directory
-        self._material = material
+        self._folder = directory.path / material
+        self._lookout = lookout
         self._index = index
         self._lock = lock
         self._counters = counters
-        self._ttl = ttl_seconds
-        self._clock = clock
-        self._refresh = refresh
-        self._others: list[tuple[str, float, EvictionReason]] = []
-        self._next_look = 0.0
-        self._next_refresh = 0.0
-        self.wants_refresh = False
+        self._spare: Entry | None = None
 
-    def make(self, size: int, max_bytes: int) -> bool:
+    def make(self, size: int) -> bool | None:
         """Evict until so many bytes fit; the caller holds the folder's lock.
 
         Returns:
-            False if nothing is left that may go.
+            False if nothing is left that may go, None if there is more to do than one should do
+            while others wait.
         """
-        while self._directory.total_bytes + size > max_bytes:
-            if not self._evict_other() and not self._evict_own():
-                self.wants_refresh = True
+        for _ in range(AT_ONCE):
+            if self._directory.total_bytes + size <= self._lookout.bound:
+                self._lookout.eased()
+                return True
+            if not self._evict():
                 return False
-        return True
+        return None
 
-    def refresh_if_wanted(self) -> None:
-        """After nothing could be evicted: others may have filled the folder. Without locks."""
-        if self.wants_refresh and time.monotonic() >= self._next_refresh:
-            self._next_refresh = time.monotonic() + LOOK_AGAIN_SECONDS
-            self.wants_refresh = False
-            self._refresh()
+    def shrink(self) -> None:
+        """Evict what is beyond the bound, if that was lowered."""
+        while True:
+            with self._directory.locked():
+                if self.make(0) is not None:
+                    return
 
-    def _evict_other(self) -> bool:
-        """Remove a block of another model, if one may go."""
-        if not self._others and time.monotonic() >= self._next_look:
-            self._others = self._find_others()[::-1]
-            self._next_look = time.monotonic() + LOOK_AGAIN_SECONDS
-        while self._others:
-            path, _, reason = self._others.pop()
+    def _evict(self) -> bool:
+        return (
+            self._remove_other(self._lookout.others.older, EvictionReason.OLD_MODEL)
+            or self._evict_expired()
+            or self._evict_retired()
+            or self._evict_by_use()
+        )
+
+    def _evict_expired(self) -> bool:
+        others, theirs = self._lookout.others, self._lookout.others_expired_before()
+        ours = self._lookout.expired_before()
+        return self._remove_other(
+            lambda: others.expired(theirs), EvictionReason.EXPIRED
+        ) or self._remove_own(lambda: self._index.expired_victim(ours), EvictionReason.EXPIRED)
+
+    def _evict_retired(self) -> bool:
+        labels = self._directory.retired()
+        if not labels:
+            return False
+        return self._remove_own(
+            lambda: self._index.retired_victim(labels), EvictionReason.RETIRED, chances=0
+        )
+
+    def _evict_by_use(self) -> bool:
+        """What the policy says, or a block that no server has and that was used before it.
+
+        A choice of the policy that stays for this time goes next, if it is not used until then.
+        """
+        while True:
+            own = self._spare_victim() or self._victim(self._index.victim, SECOND_CHANCES)
+            left = self._lookout.others.left(float("inf") if own is None else own[0].used)
+            if left is not None:
+                self._spare = None if own is None else own[0]
+                if self._directory.remove(Path(left)):
+                    self._counters.evicted(EvictionReason.OLD_MODEL)
+                    return True
+            elif own is None:
+                return False
+            elif self._directory.remove(own[1]):
+                self._counters.evicted(EvictionReason.SPACE)
+                return True
+
+    def _spare_victim(self) -> tuple[Entry, Path] | None:
+        entry, self._spare = self._spare, None
+        if entry is None:
+            return None
+        path = self._folder / block_name(entry.key)
+        with self._lock:
+            known = entry.key in self._index.entries
+        return None if known or self._used_since(entry, path) else (entry, path)
+
+    def _remove_other(self, choose: Callable[[], str | None], reason: EvictionReason) -> bool:
+        while (path := choose()) is not None:
             if self._directory.remove(Path(path)):
                 self._counters.evicted(reason)
                 return True
         return False
 
-    def _find_others(self) -> list[tuple[str, float, EvictionReason]]:
-        found: list[tuple[str, float, EvictionReason]] = []
-        older = True
-        oldest = None if self._ttl is None else self._clock() - self._ttl
-        for name in self._directory.materials():
-            if name == self._material:
-                older = False
-                continue
-            files = sorted((used, path) for path, _, used in self._directory.files(name))
-            if older:
-                found += [(path, used, EvictionReason.OLD_MODEL) for used, path in files]
-            elif oldest is not None:
-                found += [(p, used, EvictionReason.EXPIRED) for used, p in files if used < oldest]
-        return found
-
-    def _evict_own(self) -> bool:
-        retired = self._directory.retired()
-        chances = SECOND_CHANCES
-        while True:
-            with self._lock:
-                entry = self._index.retired_victim(retired) if retired else None
-                reason = EvictionReason.RETIRED
-                if entry is None:
-                    entry = self._index.victim()
-                    reason = EvictionReason.SPACE
-            if entry is None:
-                return False
-            path = self._directory.path / self._material / block_name(entry.key)
-            if reason is EvictionReason.SPACE and chances and self._used_since(entry, path):
-                chances -= 1
-                continue
-            if self._directory.remove(path):
+    def _remove_own(
+        self,
+        choose: Callable[[], Entry | None],
+        reason: EvictionReason,
+        chances: int = SECOND_CHANCES,
+    ) -> bool:
+        while (victim := self._victim(choose, chances)) is not None:
+            if self._directory.remove(victim[1]):
                 self._counters.evicted(reason)
                 return True
+        return False
+
+    def _victim(
+        self, choose: Callable[[], Entry | None], chances: int
+    ) -> tuple[Entry, Path] | None:
+        """A choice and its file; so many that another process has used since may stay."""
+        while True:
+            with self._lock:
+                entry = choose()
+            if entry is None:
+                return None
+            path = self._folder / block_name(entry.key)
+            if not chances or not self._used_since(entry, path):
+                return entry, path
+            chances -= 1
 
     def _used_since(self, entry: Entry, path: Path) -> bool:
         """Whether another process used the block after us; then it is entered again."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -25,17 +25,19 @@ from prefixctl.tiers.block import (
     MissCause,
     footprint_bytes,
 )
-from prefixctl.tiers.counters import EvictionReason, RefusalReason, TierCounters
-from prefixctl.tiers.directory import TierDirectory, block_name, file_size
+from prefixctl.tiers.counters import EvictionReason, TierCounters
+from prefixctl.tiers.deposit import Deposit, RefusedError
+from prefixctl.tiers.directory import TierDirectory, block_name
 from prefixctl.tiers.index import Entry, Index, Rules
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
+from prefixctl.tiers.learn import Learner
+from prefixctl.tiers.lookout import Lookout
 from prefixctl.tiers.material import Material
-from prefixctl.tiers.read import PASSING, find_headers, read_block, read_headers
+from prefixctl.tiers.read import PASSING, read_block
 from prefixctl.tiers.room import Room
-from prefixctl.tiers.write import Place, encrypted, write_block
+from prefixctl.tiers.steady import SteadyTime, boot_seconds
+from prefixctl.tiers.write import Place
 
-DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-FULL_PAUSE_SECONDS = 1.0
 NOTE_SECONDS = 60.0
 """How often at most a use is written to the file, for other processes and the next start."""
 
@@ -48,7 +50,8 @@ class BlockStore:
 
     Attributes:
         counters: What is counted.
-        max_bytes: Disk space of all blocks in the folder.
+        max_bytes: Disk space of all blocks in the folder, as far as this process is concerned. The
+            folder's bound is the largest one of all processes that share it.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class BlockStore:
         rules: Rules | None = None,
         keyring: KeyRing | None = None,
         clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = boot_seconds,
     ) -> None:
         """Open the folder and read the header of every block of the material.
 
@@ -72,6 +76,7 @@ class BlockStore:
             rules: What to keep.
             keyring: Encrypts blocks with the key of their owner.
             clock: The time in seconds since 1970.
+            elapsed: Seconds that pass whatever somebody does to the clock.
 
         Raises:
             InputError: If the folder cannot be used, or not one block fits.
@@ -98,26 +103,54 @@ class BlockStore:
             material.folder,
             {"material": material.digest.hex(), "block_bytes": block_bytes, **material.facts},
             clock(),
+            max_bytes,
         )
         self._lock = Lock()
-        slots = max_bytes // self._footprint + 1
-        self._index = Index(slots=slots, rules=self._rules, clock=clock)
+        self._index = Index(slots=max_bytes // self._footprint + 1, rules=self._rules, clock=clock)
         self._bad: dict[bytes, MissCause] = {}
-        self._paused_until = 0.0
-        self._room = Room(
+        self._lookout = Lookout(
             self.directory,
             material.folder,
             index=self._index,
             lock=self._lock,
+            max_bytes=max_bytes,
+            ttl_seconds=ttl,
+            time_now=SteadyTime(clock, elapsed),
+        )
+        room = Room(
+            self.directory,
+            material.folder,
+            self._lookout,
+            index=self._index,
+            lock=self._lock,
             counters=self.counters,
-            ttl_seconds=self._rules.ttl_seconds,
-            clock=clock,
+        )
+        self._learner = Learner(
+            self.directory,
+            material,
+            index=self._index,
+            lock=self._lock,
+            counters=self.counters,
+            file_bytes=self._file_bytes,
+        )
+        self._deposit = Deposit(
+            self.directory,
+            self._lookout,
+            room,
+            file_bytes=self._file_bytes,
+            keyring=keyring,
             refresh=self.refresh,
         )
-        self._learn(self.directory.take_listing(material.folder))
+        self.refresh()
+        self._lookout.look(0, self.refresh)
+        room.shrink()
 
     def contains(self, key: bytes) -> bool:
-        """Whether a block may be there; only `load` can tell that it is sound. No waiting."""
+        """Whether a block may be there; only `load` can tell that it is sound.
+
+        Waits for the index, which nobody holds for long; looks at the disk's directory if the block
+        is not known.
+        """
         with self._lock:
             cause = self._bad.get(key)
             known = key in self._index.entries and not self._index.is_expired(key)
@@ -163,8 +196,7 @@ class BlockStore:
             stale = [
                 entry
                 for key in keys
-                if (entry := self._index.entries.get(key))
-                and now - entry.noted >= self._note_seconds
+                if (entry := self._index.entries.get(key)) and self._is_stale(entry, now)
             ]
         self._note(stale, now)
 
@@ -181,20 +213,35 @@ class BlockStore:
         place.check()
         with self._lock:
             replace = place.key in self._bad
-            if place.key in self._index.entries and not replace:
-                return True
-        path = self._folder / block_name(place.key)
-        if not replace and file_size(path) is not None:
+            known = place.key in self._index.entries and not self._index.is_expired(place.key)
+        if known and not replace:
             return True
+        path = self._folder / block_name(place.key)
+        if not replace:
+            used = _last_use(path)
+            if used is not None and not self._is_old(used):
+                return True
+            replace = used is not None
         started = time.perf_counter()
-        self._room.refresh_if_wanted()
-        if time.monotonic() < self._paused_until:
-            self.counters.refused(RefusalReason.DISK_FULL)
+        header = place.header(
+            material=self._material.digest,
+            body_bytes=self.block_bytes,
+            stored_bytes=self._file_bytes - HEADER_BYTES,
+            created=self._clock(),
+        )
+        try:
+            stored = self._deposit.put(header, body, path, replace=replace)
+        except RefusedError as refused:
+            self.counters.refused(refused.reason)
             return False
-        refusal = self._write(place, path, body, replace=replace)
-        if refusal is not None:
-            self.counters.refused(refusal)
-            return False
+        if stored is None:
+            self._learner.find([place.key])
+            return True
+        with self._lock:
+            if replace:
+                self._bad.pop(place.key, None)
+                self._index.remove(place.key)
+            self._index.add(stored, stored.created)
         self.counters.stored(time.perf_counter() - started)
         return True
 
@@ -236,11 +283,11 @@ class BlockStore:
         """
         with self._lock:
             _, unknown = self._index.wanted()
-        self._enter_found(unknown)
+        self._learner.find(unknown)
         now = self._clock()
         with self._lock:
             kept, _ = self._index.wanted()
-        self._note([entry for entry in kept if now - entry.noted >= self._note_seconds], now)
+        self._note([entry for entry in kept if self._is_stale(entry, now)], now)
 
     def discard(self, key: bytes) -> None:
         """Remove a block, if it is there."""
@@ -251,8 +298,11 @@ class BlockStore:
             self._bad.pop(key, None)
 
     def refresh(self) -> None:
-        """Learn what other processes have written and removed; damaged files are removed."""
-        self._learn(self.directory.files(self._material.folder))
+        """Learn what other processes have written and removed, and set the total right.
+
+        Files that are no blocks are removed.
+        """
+        self._learner.refresh(self._lookout.bound // self._footprint + 1)
 
     def snapshot(self) -> dict[str, Any]:
         """Counters and occupancy as plain values."""
@@ -263,31 +313,16 @@ class BlockStore:
             "blocks": blocks,
             "pinned_blocks": pinned,
             "bytes": self.directory.total_bytes,
-            "max_bytes": self.max_bytes,
+            "max_bytes": self._lookout.bound,
         }
 
     def close(self) -> None:
         """Let go of the folder."""
         self.directory.close()
 
-    def _learn(self, files: Iterable[tuple[str, int, float]]) -> None:
-        """What lies in our part of the folder, from a listing of it."""
-        found, damaged = read_headers(files, self._material.digest, self._file_bytes)
-        with self.directory.locked():
-            for path in damaged:
-                if self.directory.remove(Path(path)):
-                    self.counters.evicted(EvictionReason.DAMAGED)
-        there = {header.key for header, _ in found}
-        # What was stored while the folder was read is not among them, and yet there.
-        gone = [
-            key
-            for key in self.keys()
-            if key not in there and file_size(self._folder / block_name(key)) is None
-        ]
-        with self._lock:
-            for key in gone:
-                self._index.remove(key)
-            self._index.add_all(found)
+    def _is_stale(self, entry: Entry, now: float) -> bool:
+        """Whether it is a while since its use was noted, or the clock was set back."""
+        return not 0 <= now - entry.noted < self._note_seconds
 
     def _note(self, entries: Sequence[Entry], now: float) -> None:
         """Write to the files when they were last used."""
@@ -295,13 +330,6 @@ class BlockStore:
             entry.noted = now
             with suppress(OSError):
                 os.utime(self._folder / block_name(entry.key), (now, now))
-
-    def _enter_found(self, keys: Iterable[bytes]) -> None:
-        """Learn of blocks that others have written."""
-        paths = [self._folder / block_name(key) for key in keys]
-        found = find_headers(paths, self._material.digest, self._file_bytes)
-        with self._lock:
-            self._index.add_all(found)
 
     def _look(self, key: bytes) -> MissCause | None:
         """Why a block that is not in the index is not there; None if its file is."""
@@ -311,11 +339,7 @@ class BlockStore:
             return MissCause.ABSENT
         except OSError:
             return MissCause.UNREADABLE
-        if self._is_old(status.st_mtime):
-            with self._lock:
-                self._bad[key] = MissCause.EXPIRED
-            return MissCause.EXPIRED
-        return None
+        return MissCause.EXPIRED if self._is_old(status.st_mtime) else None
 
     def _read(self, path: Path, key: bytes, into: memoryview) -> tuple[Header, float]:
         header, used = read_block(path, self._material.digest, key, into, self._keyring)
@@ -330,7 +354,8 @@ class BlockStore:
     def _reject(self, key: bytes, path: Path, cause: MissCause, *, useless: bool) -> None:
         """Count a miss, and see that the file is gone or at least not asked for again.
 
-        A file that is of use to others stays in the index, so that it can be evicted.
+        A file that is of use to others stays in the index, so that it can be evicted. What has
+        expired is not noted: its age says so, and the clock may be set right.
         """
         self.counters.miss(cause)
         gone = cause is MissCause.ABSENT
@@ -343,47 +368,13 @@ class BlockStore:
             if gone:
                 self._index.remove(key)
                 self._bad.pop(key, None)
-            elif cause is not MissCause.UNREADABLE or useless:
+            elif cause is not MissCause.EXPIRED and (cause is not MissCause.UNREADABLE or useless):
                 self._bad[key] = cause
 
-    def _write(
-        self, place: Place, path: Path, body: bytes | memoryview, *, replace: bool
-    ) -> RefusalReason | None:
-        header = place.header(
-            material=self._material.digest,
-            body_bytes=self.block_bytes,
-            stored_bytes=self._file_bytes - HEADER_BYTES,
-            created=self._clock(),
-        )
-        header, stored = encrypted(header, body, self._keyring)
-        if stored is None:
-            return RefusalReason.NO_KEY
-        header = header.sealed(stored)
-        try:
-            with self.directory.locked():
-                if not self._room.make(self._footprint, self.max_bytes):
-                    return RefusalReason.NO_ROOM
-                descriptor, temporary = self.directory.reserve(self._file_bytes)
-        except OSError as exc:
-            return self._disk_failed(exc)
-        try:
-            try:
-                write_block(descriptor, header, stored)
-            finally:
-                os.close(descriptor)
-            self.directory.commit(temporary, path, self._file_bytes, replace=replace)
-        except OSError as exc:
-            self.directory.abandon(temporary, self._file_bytes)
-            return self._disk_failed(exc)
-        with self._lock:
-            if replace:
-                self._bad.pop(place.key, None)
-                self._index.remove(place.key)
-            self._index.add(header, header.created)
-        return None
 
-    def _disk_failed(self, exc: OSError) -> RefusalReason:
-        if exc.errno in DISK_ERRORS:
-            self._paused_until = time.monotonic() + FULL_PAUSE_SECONDS
-            return RefusalReason.DISK_FULL
-        return RefusalReason.ERROR
+def _last_use(path: Path) -> float | None:
+    """When a file was last used, None if there is none."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return None

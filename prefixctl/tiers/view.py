@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import NO_OWNER, Header, footprint_bytes
 from prefixctl.tiers.directory import BLOCK_SUFFIX, TierFolder
-from prefixctl.tiers.index import Index, Rules
+from prefixctl.tiers.index import Found, Index, Rules, expired
+from prefixctl.tiers.others import Others, standings
 from prefixctl.tiers.read import read_headers
 
 MOST_LABELS = 1000
@@ -106,37 +110,44 @@ def view_tier(path: Path, rules: Rules, *, victims: int = 10) -> TierView:
     """
     check_tier(path)
     folder = TierFolder(path)
-    models, headers = [], []
+    models, headers = [], {}
     for name in folder.materials():
-        found, broken = read_headers(folder.files(name), None, None)
-        models.append(_model(folder, name, found, broken))
-        headers.append((name, found))
+        headers[name], broken = read_headers(folder.files(name), None, None)
+        models.append(_model(folder, name, headers[name], broken))
     retired = folder.retired()
     return TierView(
         path=str(path),
         bytes=sum(size for _, size, _ in folder.files()),
         models=tuple(models),
         retired=tuple(sorted(retired)),
-        victims=tuple(_victims(headers, rules, retired, victims)),
+        victims=tuple(islice(_victims(folder, headers, rules, retired), victims)),
     )
 
 
-def stored_model(path: Path, hashes: Sequence[bytes]) -> str | None:
-    """The model's folder that holds a block for every one of these block hashes, the newest first.
+def block_headers(path: Path, model: str, hashes: Iterable[bytes]) -> list[tuple[Header, float]]:
+    """The sound blocks of a model that have one of these block hashes, and when they were used.
 
-    A key is a block hash and the number of a cache group; any group counts.
+    Args:
+        path: The tier's folder.
+        model: The name of the model's folder.
+        hashes: Block hashes; a key is one of them and the number of a cache group, of which any
+            counts.
     """
-    folder = TierFolder(path)
-    for name in reversed(folder.materials()):
-        if hashes and all(_holds(path / name, block.hex()) for block in hashes):
-            return name
-    return None
+    about = TierFolder(path).about(model) or {}
+    files = [
+        (str(file), status.st_size, status.st_mtime)
+        for name in (block.hex() for block in hashes)
+        for file in (path / model / name[:2]).glob(f"{name}????????{BLOCK_SUFFIX}")
+        if (status := _status(file)) is not None
+    ]
+    return read_headers(files, bytes.fromhex(str(about.get("material", ""))), None)[0]
 
 
-def _holds(folder: Path, name: str) -> bool:
-    if (folder / name[:2] / f"{name}00000000{BLOCK_SUFFIX}").exists():
-        return True
-    return any((folder / name[:2]).glob(f"{name}*{BLOCK_SUFFIX}"))
+def _status(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None
 
 
 def _model(
@@ -161,28 +172,37 @@ def _model(
 
 
 def _victims(
-    models: Iterable[tuple[str, Sequence[tuple[Header, float]]]],
-    rules: Rules,
-    retired: frozenset[str],
-    count: int,
-) -> list[Victim]:
-    """Older models by last use, then the newest one's own order."""
-    *older, newest = [*models] or [("", [])]
-    chosen = [
-        _victim(name, header, used)
-        for name, found in older
-        for header, used in sorted(found, key=lambda f: f[1])[:count]
-    ]
-    name, found = newest
-    index = Index(slots=max(len(found), 1), rules=rules, clock=time.time)
-    index.add_all(found)
-    headers = {header.key: (header, used) for header, used in found}
-    while len(chosen) < count:
-        entry = index.retired_victim(retired) or index.victim()
-        if entry is None:
-            break
-        chosen.append(_victim(name, *headers[entry.key]))
-    return chosen[:count]
+    folder: TierFolder, found: dict[str, list[Found]], rules: Rules, retired: frozenset[str]
+) -> Iterator[Victim]:
+    """In the order of the server of the newest model that has one; see `Room`."""
+    names, served = list(found), {writer.material for writer in folder.writers() if writer}
+    ours = next((name for name in reversed(names) if name in served), (names or [""])[-1])
+    kinds = standings(names, ours, served)
+    files = {
+        str(folder.block(name, header.key)): (name, header, used)
+        for name in names
+        for header, used in found[name]
+    }
+    others = Others(
+        kinds,
+        ((name, (path, 0, used)) for path, (name, _, used) in files.items() if name != ours),
+    )
+    before = float("-inf") if rules.ttl_seconds is None else time.time() - rules.ttl_seconds
+    for choose in (others.older, partial(others.expired, before)):
+        while (path := choose()) is not None:
+            yield _victim(*files[path])
+    index = Index(slots=max(len(found.get(ours, ())), 1), rules=rules, clock=time.time)
+    index.add_all(found.get(ours, ()))
+    index.expire(*expired(index.all_entries(), before))
+    while True:
+        own = index.expired_victim(before) or index.retired_victim(retired)
+        if own is None:
+            own = index.victim()
+            while (path := others.left(float("inf") if own is None else own.used)) is not None:
+                yield _victim(*files[path])
+        if own is None:
+            return
+        yield _victim(*files[str(folder.block(ours, own.key))])
 
 
 def _victim(model: str, header: Header, used: float) -> Victim:

@@ -78,6 +78,9 @@ def encrypted(
 def write_block(descriptor: int, header: Header, stored: bytes | memoryview) -> None:
     """Write header and bytes, and read the bytes back before anybody is told of them.
 
+    The bytes come back from the kernel's memory, as a rule: that finds a write that went wrong on
+    its way there. What the disk makes of them the checksum finds when they are loaded.
+
     Raises:
         OSError: If the disk fails, is full, or gives back something else.
     """
@@ -95,7 +98,6 @@ def _write_all(descriptor: int, parts: Sequence[bytes | memoryview]) -> None:
 
 
 def _verify(descriptor: int, header: Header) -> None:
-    """Read back what was written before anybody is told of it."""
     stored = bytearray(header.stored_bytes)
     got = os.preadv(descriptor, [stored], HEADER_BYTES)
     if got != header.stored_bytes or checksum(stored) != header.body_sum:

@@ -15,7 +15,7 @@ from prefixctl.core.pinbook import Wish
 from prefixctl.core.tenancy import digest_of_salt, salt_pseudonym
 from prefixctl.ids import BlockHash
 from prefixctl.vllm_plugin.pool import GovernedBlockPool
-from prefixctl.vllm_plugin.sharing import PublicPrefix
+from prefixctl.vllm_plugin.sharing import PublicPrefix, known_share
 
 LEASE_SECONDS = 60.0
 """So long one API process may take to bring a prefix up before another one tries."""
@@ -181,8 +181,7 @@ class Desk:
         numbers = self.governor.owners.numbers(meant)
         device = self._pool.purge(numbers) if numbers else 0
         host, left = (0, 0) if self._below is None else self._below.purge(meant)
-        salts = (request.cache_salt for request in self._running())
-        left += sum(salt_pseudonym(salt) in meant for salt in salts if salt)
+        left += sum(not meant.isdisjoint(_owners(request)) for request in self._running())
         return {"device": device, "host": host, "left": left, "unknown": self._strangers_below}
 
     def _pin(self, prefix: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,6 +362,12 @@ class Desk:
             "cached": queue.idle,
             "blank": queue.blank,
         }
+
+
+def _owners(request: Any) -> set[str]:
+    """Who a request stores blocks for: its tenant, and the group whose prefix it begins with."""
+    salts = (request.cache_salt, known_share(request).group_salt)
+    return {salt_pseudonym(salt) for salt in salts if salt}
 
 
 def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from prefixctl.vllm_plugin import guard
 guard.check()
 
 from prefixctl.vllm_plugin import routes  # noqa: E402 - after the guard
+from prefixctl.vllm_plugin.parent import end_with_parent  # noqa: E402
 
 if not routes.attached:
     raise guard.UngovernableError(
@@ -25,6 +26,7 @@ if not routes.attached:
         "`prefixctl serve --print` shows"
     )
 
+end_with_parent()
 
 MOST_ADMIN_BYTES = 64 * 2**20
 _MOST_DIGITS = 18

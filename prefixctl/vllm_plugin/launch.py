@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 
-from prefixctl.vllm_plugin.guard import installed_version
+from prefixctl.engine.release import installed_version
 
 
 def main() -> None:

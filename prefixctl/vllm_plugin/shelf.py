@@ -134,18 +134,14 @@ class Shelf:
         if secret is None:
             return []
         model = config.target(self._target_name).model_version
+        named = [Namespace(kind=NamespaceKind.GROUP, name=group) for group in config.tenancy.groups]
         return [
             (
-                group,
-                f"#{pseudonym(secret, f'group:{group}')}",
-                derive_salt(
-                    secret,
-                    Namespace(kind=NamespaceKind.GROUP, name=group),
-                    model=model,
-                    epoch=config.tenancy.epoch,
-                ),
+                each.name,
+                f"#{pseudonym(secret, each.full_name)}",
+                derive_salt(secret, each, model=model, epoch=config.tenancy.epoch),
             )
-            for group in config.tenancy.groups
+            for each in named
         ]
 
     def _measure(self, published: Published) -> GovernedPrefix:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -126,6 +126,7 @@ def warm(
     served_name: str,
     lease: Lease | None = None,
     concurrency: int = 2,
+    left_out: Collection[tuple[str, str]] = (),
     on_outcome: Callable[[WarmOutcome, int, int], None] = lambda *_: None,
 ) -> WarmReport:
     """Warm every prefix on every data-parallel rank of every server, in every namespace.
@@ -141,6 +142,7 @@ def warm(
         lease: Held while a prefix is filled and verified, so that of several warm-ups one fills
             it and the others find it resident.
         concurrency: Requests in flight at most on each server.
+        left_out: Prompts and labels of namespaces in which they are not warmed.
         on_outcome: Called with each outcome, the number done and the number of all.
     """
     started = time.monotonic()
@@ -151,6 +153,8 @@ def warm(
         for item in items:
             for rank in range(ranks):
                 for namespace in namespaces:
+                    if (item.prompt.name, namespace.label) in left_out:
+                        continue
                     job = _Job(item=item, engine=engine, rank=rank, namespace=namespace)
                     problem = DriftError(item.drift) if item.drift else error
                     if problem is not None:

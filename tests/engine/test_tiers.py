@@ -310,22 +310,6 @@ def test_a_client_that_says_nothing_but_an_owner_gets_none():
     assert request.kv_transfer_params is None
 
 
-def test_weights_that_change_in_place_are_another_material(tmp_path):
-    from prefixctl.vllm_plugin.guard import UngovernableError
-    from prefixctl.vllm_plugin.tiers.material import fingerprint
-
-    with pytest.raises(UngovernableError, match="no file of weights"):
-        fingerprint(tmp_path)
-    path = tmp_path / "model.safetensors"
-    data = bytearray(random.Random(1).randbytes(1_000_000))
-    path.write_bytes(data)
-    before = fingerprint(tmp_path)
-    assert fingerprint(tmp_path) == before
-    data[777_777] ^= 1
-    path.write_bytes(data)
-    assert fingerprint(tmp_path) != before
-
-
 # ---- real servers ----
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -42,10 +43,23 @@ def rules() -> Iterator[Clock]:
     GovernedCachePolicy.rules, GovernedCachePolicy.clock = Rules(), before
 
 
+@contextmanager
+def stock_keys() -> Iterator[None]:
+    """What is installed for sharing is taken out again."""
+    from vllm.v1.core import block_pool, kv_cache_utils
+
+    stock = kv_cache_utils.generate_block_hash_extra_keys
+    try:
+        yield
+    finally:
+        kv_cache_utils.generate_block_hash_extra_keys = stock
+        block_pool.generate_block_hash_extra_keys = stock
+
+
 def below(bench: Bench):
     from prefixctl.vllm_plugin.tiers.below import TiersBelow
 
-    return TiersBelow(bench.manager, 1)
+    return TiersBelow(bench.connector.scheduler)
 
 
 def wish(*numbers: int) -> tuple[Wish, ...]:
@@ -67,7 +81,7 @@ def test_what_is_pinned_on_the_device_stays_in_host_memory_and_on_the_disk(tmp_p
     assert {key(0), key(1)} <= set(bench.tier.store.keys())
     assert tiers.state() == {
         "host": {"blocks": 8, "pinned": 2},
-        "nvme": {"blocks": 12, "pinned": 2},
+        "nvme": {"blocks": 12, "pinned": 2, "closed": ""},
     }
     bench.store("the rest of it", 3)
     assert tiers.state()["host"]["pinned"] == 3, "a block that came later is not held"
@@ -212,6 +226,29 @@ def test_purging_empties_a_tenants_blocks_on_the_device_in_use_or_not():
     pool.check()
 
 
+def test_a_running_request_of_a_group_counts_as_left_when_the_group_is_purged():
+    from pools import BLOCK, SECRET
+    from pools import Bench as Pool
+
+    from prefixctl.core.governing import DeviceSettings, Sharing
+    from prefixctl.core.tenancy import salt_pseudonym
+    from prefixctl.core.ticket import Ticket
+    from prefixctl.ids import Salt
+
+    with stock_keys():
+        pool = Pool(60, DeviceSettings(sharing=Sharing.ON))
+        public = list(range(4 * BLOCK))
+        pool.ask("share", stamp="1", groups={"group": {"support@1": public}})
+        ticket = Ticket(tenant="shop", salt=Salt("salt-shop"), group_salt=Salt("group"))
+        running, _ = pool.start([*public, 7, 8], "salt-shop", ticket=ticket.sign(SECRET))
+        for owner, left in (("group", 1), ("salt-shop", 1), ("another", 0)):
+            told = pool.ask("purge", owners=[salt_pseudonym(owner)])
+            assert told["left"] == left, owner
+        pool.end(running)
+        assert pool.ask("purge", owners=[salt_pseudonym("group")])["left"] == 0
+        pool.check()
+
+
 @pytest.mark.parametrize("shares", [False, True])
 def test_purging_amid_traffic_keeps_the_pools_accounts(shares):
     from pools import Bench as Pool
@@ -259,3 +296,32 @@ def test_purging_unpins_what_is_pinned_for_the_tenant():
     assert told == {"device": 4, "host": 2, "left": 1, "unknown": False}
     assert [w.name for w in held[-1]] == ["bank"]
     assert pool.desk.answer({"ask": "state"})["blocks"]["pinned"] == 4
+
+
+def test_of_a_prefix_larger_than_host_memory_the_head_is_stored(tmp_path, rules):
+    bench = Bench(tmp_path / "tier", rows=8)
+    bench.store("too long", 12)
+    assert in_host(bench, 12) == list(range(8))
+    assert sorted(bench.tier.store.keys()) == [key(number) for number in range(8)]
+    assert hits(bench, "again", 12) == [True] * 8 + [False] * 4
+    bench.store("too long as well", 12, start=100)
+    assert in_host(bench, 120) == list(range(100, 108))
+    bench.manager.shutdown()
+
+
+def test_without_a_thread_the_tier_gives_nothing_and_goes_on(tmp_path, rules, monkeypatch):
+    bench = Bench(tmp_path / "tier", rows=8)
+    bench.store("one", 4)
+
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.tier._writers, "submit", no_thread)
+        bench.store("two", 4, start=50)
+        below(bench).hold(wish(0))
+    assert len(bench.files()) == 4
+    bench.store("three", 4, start=70)
+    assert len(bench.files()) == 8
+    assert hits(bench, "again", 4) == [True] * 4
+    bench.manager.shutdown()

@@ -88,7 +88,7 @@ def test_a_groups_prefix_is_precomputed_shared_carried_over_and_purged(model_fol
     path = model_folder / "sharing.yaml"
     path.write_text(PROJECT.format(work=tmp_path))
     config = load_config(path)
-    for name in ("shop", "acme", "bolt"):
+    for name in ("group:shop", "acme", "bolt"):
         create_key(tmp_path / "keys", name)
     bump_prompts(config, NAMES, reason="first", author="test")
     publish_prompts(config, by="test")

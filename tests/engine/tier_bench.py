@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,14 +22,15 @@ class Bench:
 
     def __init__(self, folder: Path, rows: int = 8, threads: int = 2, **nvme_settings) -> None:
         import numpy as np
+        from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory
         from vllm.v1.kv_offload.tiering.manager import (
             CPUPrimaryTierOffloadingManager,
             TieringOffloadingManager,
         )
 
         from prefixctl.core.tiering import NvmeSettings, TierSettings
+        from prefixctl.engine.tiers import connector
         from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
-        from prefixctl.vllm_plugin.tiers.nvme import NvmeTier
 
         self.memory = np.zeros((rows, self.ROW), dtype=np.int8)
         region = SimpleNamespace(
@@ -44,7 +46,7 @@ class Bench:
         nvme = NvmeSettings(
             **{"path": str(folder), "max_bytes": 2**20, "threads": threads} | nvme_settings
         )
-        groups = (SimpleNamespace(tokens_per_block=BLOCK, layer_names=("a",)),)
+        groups = (SimpleNamespace(group_id=0, tokens_per_block=BLOCK, layer_names=("a",)),)
         parallel = SimpleNamespace(tp_size=1, pp_size=1, pcp_size=1, dcp_size=1)
         config = SimpleNamespace(
             groups=groups,
@@ -61,9 +63,13 @@ class Bench:
             secret=None,
             config=config,
         )
-        self.tier = NvmeTier(spec, self.primary.get_kv_memoryview(), "NvmeTier")
+        told = connector(spec.tier_settings)["kv_connector_extra_config"]
+        self.tier = SecondaryTierFactory.create_secondary_tier(
+            told["secondary_tiers"][0], self.primary.get_kv_memoryview(), spec
+        )
         self.manager = TieringOffloadingManager(self.primary, [self.tier])
         self.folder = folder
+        self.connector = connector_over(self.manager, config)
 
     def context(self, name: str, count: int, start: int = 0, owner: str | None = None):
         from vllm.v1.kv_offload.base import ReqContext
@@ -87,19 +93,72 @@ class Bench:
             self.step()
             time.sleep(0.005)
 
-    def store(self, name: str, count: int, start: int = 0, owner: str | None = None) -> None:
-        """A request computes blocks, each filled with its number plus one."""
+    def store(
+        self,
+        name: str,
+        count: int,
+        start: int = 0,
+        owner: str | None = None,
+        only: slice = slice(None),
+    ) -> None:
+        """A request computes blocks, or a part of them, each filled with its number plus one."""
         context = self.context(name, count, start, owner)
-        keys = [key(start + number) for number in range(count)]
+        keys = [key(start + number) for number in range(count)][only]
         output = self.manager.prepare_store(keys, context)
         for stored, chunk in zip(output.keys_to_store, output.store_spec.chunk_ids, strict=True):
             self.memory[chunk] = (int.from_bytes(stored[:32], "big") + 1) % 128
-        self.manager.complete_store(output.keys_to_store, context)
+        # A set, as from vLLM's scheduler.
+        self.manager.complete_store(set(output.keys_to_store), context)
         self.manager.on_request_finished(context)
         self.finish()
 
     def files(self) -> list[Path]:
         return sorted(self.folder.rglob("*.kv"), key=lambda p: p.name)
+
+
+def connector_over(manager, config):
+    """Our connector over vLLM's scheduler of transfers, with one group of full attention."""
+    import torch
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading.scheduler import (
+        OffloadingConnectorScheduler,
+    )
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+    from vllm.v1.kv_offload.base import OffloadingKVEventsConfig
+
+    from prefixctl.core.tenancy import Secret
+    from prefixctl.vllm_plugin.tiers.connector import GovernedConnector
+
+    attention = FullAttentionSpec(
+        block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32
+    )
+    layers = [KVCacheGroupSpec(["a"], attention)]
+    cache = KVCacheConfig(num_blocks=64, kv_cache_tensors=[], kv_cache_groups=layers)
+    spec = SimpleNamespace(
+        config=config,
+        blocks_per_chunk=1,
+        tokens_per_hash=BLOCK,
+        tokens_per_block=(BLOCK,),
+        offload_prompt_only=False,
+        replicated_layout=False,
+        kv_events_config=OffloadingKVEventsConfig(
+            enable_kv_cache_events=False, self_describing_kv_events=False
+        ),
+        get_manager=lambda: manager,
+    )
+    vllm = SimpleNamespace(
+        cache_config=SimpleNamespace(
+            prefix_cache_retention_interval=None, enable_prefix_caching=True
+        ),
+        speculative_config=None,
+        parallel_config=SimpleNamespace(world_size=1, decode_context_parallel_size=1),
+    )
+    connector = GovernedConnector.__new__(GovernedConnector)
+    connector._secret = Secret(b"a secret of tests only")
+    connector._adapters_named = False
+    connector._stale, connector._replaced = Counter(), False
+    connector._kv_cache_config = cache
+    connector.connector_scheduler = OffloadingConnectorScheduler(spec, vllm, cache)
+    return connector
 
 
 def hits(bench: Bench, name: str, count: int) -> list[bool]:

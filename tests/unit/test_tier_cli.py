@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from sample import write_prompt
-from tiering import OURS, ROOM, body_of, file_of, load, open_store, put
+from tiering import OURS, ROOM, body_of, file_of, key_of, load, open_store, put
 from typer.testing import CliRunner
 
 from prefixctl.api import tiers as api
+from prefixctl.api.holdings import holdings
+from prefixctl.api.serve import check_tiers
 from prefixctl.api.tenants import group_salt, tenant_salt
 from prefixctl.cli.main import app
 from prefixctl.config import load_config
@@ -19,10 +24,21 @@ from prefixctl.core.tenancy import Secret, key_owners, pseudonym, salt_pseudonym
 from prefixctl.core.tiering import TierSettings
 from prefixctl.engine.admin import Cleared
 from prefixctl.engine.launch import serve_command
-from prefixctl.errors import ConfigError, ExitCode, InputError, UnreachableError, UsageError
+from prefixctl.engine.release import engine_release
+from prefixctl.engine.tiers import configuration_digest
+from prefixctl.errors import (
+    ConfigError,
+    ExitCode,
+    InputError,
+    RegistryError,
+    UnreachableError,
+    UsageError,
+)
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.directory import block_name
-from prefixctl.tiers.keyring import KeyRing, create_key
+from prefixctl.tiers.keyring import KeyRing, create_key, destroy_key
+from prefixctl.tiers.material import Material
+from prefixctl.tiers.serving import note_serving
 from prefixctl.tiers.write import Place
 
 SECRET = "0123456789abcdef-secret"
@@ -33,22 +49,33 @@ tiers:
   host_gib: 2
   nvme: {path: tier, gib: 1, key_file: keys}
 """
+PLAIN = CONFIG.replace(", key_file: keys", "")
 PAGE = """\
 # HELP prefixctl_tier_hits_total x
 prefixctl_tier_hits_total{engine="0",model_name="m",tier="nvme"} 12.0
 prefixctl_tier_hits_created{engine="0",model_name="m",tier="nvme"} 1.7e+09
 prefixctl_tier_misses_total{cause="absent",engine="0",model_name="m",tier="nvme"} 3.0
 prefixctl_tier_misses_total{cause="checksum",engine="1",model_name="m",tier="nvme"} 2.0
-prefixctl_tier_load_seconds_total{engine="0",model_name="m",tier="nvme"} 0.024
+prefixctl_tier_misses_total{cause="foreign",engine="1",model_name="m",tier="nvme"} 0.0
+prefixctl_tier_load_latency_seconds_bucket{engine="0",le="0.001",model_name="m",tier="nvme"} 4.0
+prefixctl_tier_load_latency_seconds_bucket{engine="0",le="0.003",model_name="m",tier="nvme"} 8.0
+prefixctl_tier_load_latency_seconds_bucket{engine="0",le="+Inf",model_name="m",tier="nvme"} 8.0
+prefixctl_tier_load_latency_seconds_bucket{engine="1",le="0.001",model_name="m",tier="nvme"} 0.0
+prefixctl_tier_load_latency_seconds_bucket{engine="1",le="0.003",model_name="m",tier="nvme"} 4.0
+prefixctl_tier_load_latency_seconds_bucket{engine="1",le="+Inf",model_name="m",tier="nvme"} 4.0
+prefixctl_tier_store_latency_seconds_bucket{engine="0",le="+Inf",model_name="m",tier="nvme"} 0.0
 prefixctl_tier_evictions_total{engine="0",model_name="m",reason="space",tier="nvme"} 4.0
 prefixctl_tier_bytes{engine="0",model_name="m",tier="nvme"} 4096.0
+prefixctl_tier_bytes{engine="1",model_name="m",tier="nvme"} 4096.0
 prefixctl_tier_pinned_blocks{engine="0",model_name="m",tier="nvme"} 5.0
 prefixctl_tier_bytes{engine="0",model_name="m",tier="host"} 777.0
+prefixctl_tier_bytes{engine="1",model_name="m",tier="host"} 23.0
 prefixctl_tier_pinned_blocks{engine="0",model_name="m",tier="host"} 3.0
 prefixctl_tier_evictions_total{engine="0",model_name="m",reason="space",tier="host"} 9.0
 vllm:prompt_tokens_total{engine="0",model_name="m"} 1000.0
 vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="m",source="device"} 400.0
 vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="m",source="disk"} 250.0
+vllm:prompt_tokens_cached_by_source_total{engine="0",model_name="m",source="host"} 0.0
 """
 
 
@@ -129,16 +156,23 @@ def test_show_reads_a_servers_counters(project, monkeypatch):
 
     monkeypatch.setattr(api, "HttpEngine", FakeEngine)
     (server,) = api.show_tiers(config_of(project), servers=["http://a"]).servers
-    assert (server.hits, server.misses) == (12, {"absent": 3, "checksum": 2})
+    disk, host = server.tiers["nvme"], server.tiers["host"]
+    assert (disk.hits, disk.misses) == (12, {"absent": 3, "checksum": 2})
     assert server.cached_tokens == {"device": 400, "disk": 250}
-    assert server.load_ms == pytest.approx(2.0)
-    assert (server.bytes, server.pinned) == (4096, 5)
-    assert (server.evictions, server.host) == ({"space": 4}, {"bytes": 777, "pinned_blocks": 3})
+    assert (disk.load.count, disk.store) == (12, None)
+    assert disk.load.median_ms == pytest.approx(1.5)
+    assert disk.load.p99_ms == pytest.approx(2.97)
+    assert (disk.bytes, host.bytes) == (4096, 800), "engines share the disk, not their memory"
+    assert (disk.pinned, host.pinned) == (5, 3)
+    assert (disk.evictions, host.evictions) == ({"space": 4}, {"space": 9})
     shown = run(project, "show", "--server", "http://a").output
     assert "device 40.0%, disk 25.0%" in shown
     assert "misses: absent 3, checksum 2" in shown
-    assert "pinned: disk 5, host memory 3" in shown
-    with pytest.raises(InputError, match="no tier of ours"):
+    assert "0 blocks, 3 pinned" in shown
+    assert "load: median 1.50 ms, p99 2.97 ms a block" in shown
+    said = json.loads(run(project, "show", "--server", "http://a", "--format", "json").output)
+    assert said["servers"][0]["tiers"]["nvme"]["misses"] == {"absent": 3, "checksum": 2}
+    with pytest.raises(InputError, match="tells of no tier"):
         api.show_tiers(config_of(project), servers=["http://b"])
 
 
@@ -154,7 +188,7 @@ def test_purge_removes_a_tenant_and_its_key_and_nobody_else(project):
     put(store, 0, 1, owner=owner_tag(pseudonym(secret, "bank")))
     done = run(project, "purge", "shop")
     assert done.exit_code == 0
-    assert "2 blocks removed, 0 left, its key is destroyed" in done.output
+    assert "2 files removed, 0 blocks left, its key is destroyed" in done.output
     assert not file_of(store, 0).exists()
     assert file_of(store, 0, 1).exists()
     keys = (project / "keys").read_text()
@@ -180,20 +214,34 @@ def test_purging_a_group_takes_its_blocks_of_every_epoch_and_no_tenants(project)
     assert left == [1, 4], "a tenant of the same name lost its blocks, or the group kept some"
 
 
-def test_a_key_is_for_what_comes_by_the_gateway_and_by_salt_alone(project):
+@pytest.mark.parametrize(("name", "salt_of"), [("shop", tenant_salt), ("group:shop", group_salt)])
+def test_a_key_is_for_what_comes_by_the_gateway_and_by_salt_alone(project, name, salt_of):
     config, secret = config_of(project), Secret(SECRET.encode())
-    create_key(project / "keys", "shop")
+    create_key(project / "keys", name)
     names_of = partial(key_owners, secret, models=["tiny-model"], epoch=0)
     ring = KeyRing(project / "keys", names_of=names_of)
     store = open_store(project / "tier", keyring=ring)
-    salts = [salt_of(config, secret, "shop", "tiny-model") for salt_of in (tenant_salt, group_salt)]
-    names = [pseudonym(secret, "shop"), pseudonym(secret, "group:shop")]
-    for chain, owner in enumerate([*names, *map(salt_pseudonym, salts)]):
+    salt = salt_of(config, secret, "shop", "tiny-model")
+    for chain, owner in enumerate([pseudonym(secret, name), salt_pseudonym(salt)]):
         assert put(store, 0, chain, owner=owner_tag(owner))
         assert load(store, 0, chain) == "hit"
-    stranger = tenant_salt(config, secret, "bank", "tiny-model")
-    assert not put(store, 0, 9, owner=owner_tag(salt_pseudonym(stranger)))
-    assert store.snapshot()["refused"]["no_key"] == 1
+    (other,) = {tenant_salt, group_salt} - {salt_of}
+    strangers = [
+        other(config, secret, "shop", "tiny-model"),
+        tenant_salt(config, secret, "bank", "tiny-model"),
+    ]
+    for chain, stranger in enumerate(strangers, start=8):
+        assert not put(store, 0, chain, owner=owner_tag(salt_pseudonym(stranger)))
+    assert store.snapshot()["refused"]["no_key"] == 2
+
+
+def test_tenants_and_groups_have_keys_of_their_own(project):
+    for words in (["shop"], ["shop", "--group"], ["*"]):
+        assert run(project, "key", *words).exit_code == 0
+    lines = (project / "keys").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["shop", "group:shop", "*"]
+    for words in (["group:shop"], ["two words"], ["*", "--group"], [""]):
+        assert isinstance(run(project, "key", *words).exception, UsageError)
 
 
 class FakeServers:
@@ -386,8 +434,8 @@ def test_exit_codes_of_precompute():
 
 
 def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt):
+    from prefixctl.api.holdings import full_blocks, holdings
     from prefixctl.api.rekey import rekey
-    from prefixctl.api.tiers import full_blocks, in_tier
     from prefixctl.api.versions import bump_prompts, publish_prompts
     from prefixctl.prompts.target import load_target, measure
     from prefixctl.registry.worktree import governed_prompts
@@ -402,6 +450,9 @@ def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt)
     _, hashes = full_blocks(config, target, measured, salt)
     assert len(hashes) > 2
     store = open_store(config.root / "tier", blocks=2 * len(hashes))
+    note_serving(
+        config.root / "tier", configuration_digest(config, config.target("tiny")), OURS.folder
+    )
     keys = [each + bytes(4) for each in hashes]
     for at, each in enumerate(keys):
         parent = keys[at - 1] if at else b""
@@ -413,7 +464,7 @@ def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt)
         update={"tenancy": config.tenancy.model_copy(update={"epoch": 1})}
     ).at(config.root)
     new = group_salt(later, secret, "g", "tiny-model")
-    assert in_tier(config, target, measured, new)
+    assert holdings(config, "tiny", environment).has(full_blocks(config, target, measured, new)[1])
     _, renamed = full_blocks(config, target, measured, new)
     assert not set(renamed) & set(hashes)
     buffer = bytearray(store.block_bytes)
@@ -422,8 +473,230 @@ def test_rekey_carries_live_prefixes_over_to_the_next_epoch(project_with_prompt)
         assert bytes(buffer) == body_of(before + bytes(4))
     file = config.root / "tier" / OURS.folder / block_name(keys[1])
     file.unlink()
-    broken = rekey(config, groups=["g"], to_epoch=2, environment=environment)
+    with pytest.raises(UsageError, match="one epoch at a time"):
+        rekey(config, groups=["g"], to_epoch=2, environment=environment)
+    broken = rekey(config, groups=["g"], to_epoch=1, environment=environment)
     assert broken.prefixes[0].carried == 1
     assert broken.exit_code is ExitCode.FINDINGS
     with pytest.raises(UsageError, match="nobody to carry over"):
         rekey(config, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        ({}, True),
+        ({"servers": ("http://127.0.0.1:1",)}, True),
+        ({"dtype": "float32"}, False),
+        ({"revision": "b"}, False),
+        ({"weights_fingerprint": "sha256:other"}, False),
+    ],
+)
+def test_a_target_knows_its_own_blocks_and_no_other_models(project, change, known):
+    config = config_of(project, PLAIN)
+    facts = {"weights": "sha256:ours", "engine": engine_release()}
+    store = open_store(project / "tier", material=Material(facts))
+    assert holdings(config, "tiny", {}) is None, "no server has noted it"
+    digest = configuration_digest(config, config.target("tiny"))
+    note_serving(project / "tier", digest, store.directory.materials()[0])
+    changed = config.target("tiny").model_copy(update=change)
+    config.targets["tiny"] = changed
+    assert (holdings(config, "tiny", {}) is not None) is known
+
+
+@pytest.mark.parametrize("fact", ["weights", "engine"])
+def test_blocks_of_other_weights_or_another_vllm_are_not_the_targets(project, fact):
+    config = config_of(project, PLAIN)
+    config.targets["tiny"] = target = config.target("tiny").model_copy(
+        update={"weights_fingerprint": "sha256:new"}
+    )
+    facts = {"weights": "sha256:new", "engine": engine_release(), fact: "vllm 0.1"}
+    store = open_store(project / "tier", material=Material(facts))
+    digest = configuration_digest(config, target)
+    note_serving(project / "tier", digest, store.directory.materials()[0])
+    assert holdings(config, "tiny", {}) is None
+
+
+def test_serve_says_at_once_that_the_disk_tier_cannot_be_used(project):
+    config = config_of(project)
+    with pytest.raises(InputError, match="keys cannot be read"):
+        check_tiers(config)
+    create_key(project / "keys", "shop")
+    assert check_tiers(config) == []
+    (project / "keys").chmod(0o644)
+    with pytest.raises(InputError, match="open to other users"):
+        check_tiers(config)
+    (project / "tier").write_text("a file")
+    with pytest.raises(InputError, match="folder cannot be used"):
+        check_tiers(config)
+    assert check_tiers(config_of(project, "prompts: templates\n")) == []
+
+
+def test_serve_warns_of_a_group_that_shares_and_has_no_key(project):
+    sharing = (
+        "  sharing: on\n  groups: {few: {tenants: [a]}, all: {tenants: ['*']}}\n"
+        "gateway: {enabled: true, keys_file: k}\n"
+    )
+    tenancy = "tenancy: {secret_env: PREFIXCTL_TEST_SECRET}\n"
+    text = CONFIG.replace(tenancy, "tenancy:\n  secret_env: PREFIXCTL_TEST_SECRET\n" + sharing)
+    config = config_of(project, text)
+    create_key(project / "keys", "group:few")
+    (warning,) = check_tiers(config)
+    assert "group all has no key" in warning
+    create_key(project / "keys", "*")
+    assert check_tiers(config) == []
+
+
+def test_a_version_that_gc_removes_goes_first_and_one_that_is_live_again_does_not(
+    project_with_prompt,
+):
+    from prefixctl.api.versions import (
+        bump_prompts,
+        publish_prompts,
+        remove_expired,
+        rollback_prompt,
+    )
+
+    config, start = project_with_prompt, datetime(2026, 1, 1, tzinfo=UTC)
+    file = config.root / "templates" / "support" / "system.md"
+    words = file.read_text()
+    for number in range(1, 4):
+        file.write_text(f"{words}\nEdition {number}.\n")
+        bump_prompts(config, reason="edited", author="test", now=start)
+        publish_prompts(config, by="test", now=start)
+    later = start + timedelta(days=30)
+    assert not (config.root / "tier").exists()
+    store = open_store(config.root / "tier")
+    assert len(remove_expired(config, now=later, dry_run=True).versions) == 1
+    assert store.directory.retired() == frozenset()
+    assert len(remove_expired(config, now=later).versions) == 1
+    assert store.directory.retired() == {"support@1"}
+    api.retire(config, "support@2")
+    assert rollback_prompt(config, "support", by="test", now=later).live == 2
+    assert store.directory.retired() == {"support@1"}
+
+
+PLAN = """\
+prefixes:
+  - {prompt: support@1, groups: [g], tenants: [t]}
+  - {prompt: support}
+"""
+
+
+def test_a_plan_says_what_is_computed_and_for_whom(project_with_prompt, tmp_path):
+    from prefixctl.api.holdings import full_blocks
+    from prefixctl.api.precompute import precompute_prefixes
+    from prefixctl.api.versions import bump_prompts, publish_prompts
+    from prefixctl.prompts.target import load_target, measure
+    from prefixctl.registry.worktree import governed_prompts
+    from prefixctl.sources.plan import load_plan
+
+    config, secret = project_with_prompt, Secret(SECRET.encode())
+    bump_prompts(config, reason="first", author="test")
+    publish_prompts(config, by="test")
+    target = load_target(config, "tiny")
+    measured = measure(governed_prompts(config)[0], target, config.prefix_cache)
+    salts = [group_salt(config, secret, "g", "tiny-model"),
+             tenant_salt(config, secret, "t", "tiny-model"), None]  # fmt: skip
+    store = open_store(config.root / "tier", blocks=1000)
+    digest = configuration_digest(config, config.target("tiny"))
+    note_serving(config.root / "tier", digest, OURS.folder)
+    for salt in salts:
+        for at, each in enumerate(full_blocks(config, target, measured, salt)[1]):
+            key = each + bytes(4)
+            assert store.put(Place(key=key, depth=at), body_of(key))
+    file = tmp_path / "plan.yaml"
+    file.write_text(PLAN)
+    manifest = config.registry_path.with_name("precomputed.json")
+    manifest.write_text('{"prefixes": [7]}')
+    environment = {"PREFIXCTL_TEST_SECRET": SECRET}
+    report = precompute_prefixes(config, plan=load_plan(file), environment=environment)
+    assert [(p.prompt, p.version, p.namespace, p.status) for p in report.prefixes] == [
+        ("support", 1, "group g", "was stored"),
+        ("support", 1, "tenant t", "was stored"),
+        ("support", 1, "no salt", "was stored"),
+    ]
+    written = json.loads(manifest.read_text())["prefixes"]
+    assert [entry["namespace"] for entry in written] == ["group g", "tenant t", "no salt"]
+    with pytest.raises(RegistryError):
+        precompute_prefixes(config, ["support@9"], environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prefixes: []", "prefixes"),
+        ("prefixes: [{prompt: a, group: g}]", "group"),
+        ("prefixes: [{prompt: a, groups: [a/b]}]", "groups"),
+        ("[", "yaml"),
+        ("", "prefixes"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_told(tmp_path, text, words):
+    from prefixctl.sources.plan import load_plan
+
+    (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_plan(tmp_path / "plan.yaml")
+    assert str(tmp_path) in str(caught.value)
+    assert words in str(caught.value).lower()
+
+
+def test_a_plan_stands_alone(project):
+    config = str(project / "prefixctl.yaml")
+    words = ["--config", config, "precompute", "--plan", "p.yaml", "--group", "g"]
+    assert isinstance(CliRunner().invoke(app, words).exception, UsageError)
+
+
+def test_what_a_server_could_not_read_is_not_held(project):
+    config = config_of(project, PLAIN)
+    digest = configuration_digest(config, config.target("tiny"))
+    for name in ("shop", "*"):
+        create_key(project / "keys", name)
+    hashes = [key_of(number)[:-4] for number in range(3)]
+    tag = owner_tag("somebody")
+    store = open_store(project / "tier", keyring=KeyRing(project / "keys"))
+    for number in range(3):
+        put(store, number, owner=tag)
+    note_serving(project / "tier", digest, OURS.folder)
+    assert not holdings(config, "tiny", {}).has(hashes), "encrypted, and the server has no keys"
+    encrypting = config_of(project)
+    assert holdings(encrypting, "tiny", {}).has(hashes)
+    assert not holdings(encrypting, "tiny", {}).has([*hashes, b"another"])
+    destroy_key(project / "keys", "*")
+    assert not holdings(encrypting, "tiny", {}).has(hashes), "nobody has the key any more"
+    create_key(project / "keys", "*")
+    old = time.time() - 169 * 3600
+    os.utime(file_of(store, 1), (old, old))
+    assert not holdings(encrypting, "tiny", {}).has(hashes), "one is too old"
+    os.utime(file_of(store, 1))
+    assert holdings(encrypting, "tiny", {}).has(hashes)
+    file_of(store, 2).write_bytes(b"")
+    assert not holdings(encrypting, "tiny", {}).has(hashes), "one is damaged"
+
+
+def test_serve_takes_no_folder_of_others_for_the_tier(project):
+    (project / "tier").mkdir()
+    assert check_tiers(config_of(project, PLAIN)) == []
+    (project / "tier" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        check_tiers(config_of(project, PLAIN))
+    with pytest.raises(ConfigError, match="path"):
+        config_of(project, PLAIN.replace("path: tier", 'path: ""'))
+
+
+def test_serve_wants_host_memory_that_the_machine_has(project):
+    with pytest.raises(InputError, match="/dev/shm"):
+        check_tiers(config_of(project, PLAIN.replace("host_gib: 2", "host_gib: 900000")))
+
+
+def test_purge_proves_nothing_where_no_tier_is(project):
+    done = run(project, "purge", "shop")
+    assert done.exit_code == ExitCode.UNREACHABLE
+    assert "is the disk mounted?" in done.output
+    open_store(project / "tier")
+    done = run(project, "purge", "shop")
+    assert done.exit_code == ExitCode.OK
+    assert "nothing of shop was found" in done.output
+    for name in ("*", "group:shop", "two words"):
+        assert isinstance(run(project, "purge", name).exception, UsageError)

@@ -19,7 +19,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_degrades_and_recovers(disk, monkeypatch):
-    monkeypatch.setattr("prefixctl.tiers.store.FULL_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("prefixctl.tiers.deposit.FULL_PAUSE_SECONDS", 0.0)
     store = open_store(disk / "tier", blocks=100)
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(SIZE_BYTES // 2))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 
-from tier_processes import check_denied, kill_rounds, share
+import pytest
+from tier_processes import check_denied, kill_at, kill_rounds, share
 
 
 def test_killed_writers_leave_a_whole_folder(tmp_path):
     report = kill_rounds(tmp_path / "tier", 15)
     assert report["blocks_compared"] > 100
+
+
+@pytest.mark.parametrize("step", ["total", "file", "space", "place"])
+def test_the_bound_holds_after_a_kill_at_any_step_of_a_store(tmp_path, step):
+    kill_at(tmp_path / "tier", step)
 
 
 def test_several_processes_share_a_folder(tmp_path):

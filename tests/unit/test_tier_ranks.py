@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 
 import pytest
 from tiering import BLOCK_BYTES, body_of, file_of, key_of, open_store, place
@@ -83,6 +84,40 @@ def test_a_lost_or_damaged_part_is_a_miss_of_the_whole(tmp_path, lost):
         assert not any(file_of(store, number).exists() for store in ranks)
         assert blocks.put(place(number), parts(number))
         assert load(blocks, number) == "hit"
+
+
+@pytest.mark.parametrize("stored", range(RANKS + 1))
+def test_a_kill_between_the_parts_or_before_the_marker_announces_nothing(tmp_path, stored):
+    child = os.fork()
+    if not child:
+        blocks, ranks = ranked(tmp_path)
+        dying = [*ranks, blocks._markers][stored]
+        dying.put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        blocks.put(place(0), parts(0))
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    blocks, ranks = ranked(tmp_path)
+    assert sum(file_of(store, 0).exists() for store in ranks) == stored
+    assert load(blocks, 0) == "absent"
+    assert blocks.put(place(0), parts(0, salt=1)), "what the dead one left is in the way"
+    assert load(blocks, 0, salt=1) == "hit"
+
+
+@pytest.mark.parametrize("replaced", range(RANKS + 1))
+def test_a_kill_while_a_block_is_replaced_mixes_no_parts(tmp_path, replaced):
+    ranked(tmp_path)[0].put(place(0), parts(0))
+    child = os.fork()
+    if not child:
+        blocks, ranks = ranked(tmp_path)
+        dying = [*ranks, blocks._markers][replaced]
+        dying.put = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        blocks.put(place(0), parts(0, salt=1))
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    blocks, _ = ranked(tmp_path)
+    assert load(blocks, 0) == "absent"
+    assert blocks.put(place(0), parts(0, salt=2))
+    assert load(blocks, 0, salt=2) == "hit"
 
 
 def test_parts_of_two_rounds_never_mix(tmp_path):

@@ -357,7 +357,7 @@ def full_disk(*_):
 def test_a_full_disk_stores_nothing_and_recovers(tmp_path, monkeypatch):
     store = open_store(tmp_path)
     put(store, 0)
-    monkeypatch.setattr("prefixctl.tiers.store.FULL_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("prefixctl.tiers.deposit.FULL_PAUSE_SECONDS", 0.0)
     with monkeypatch.context() as broken:
         broken.setattr(os, "posix_fallocate", full_disk)
         assert not put(store, 1)

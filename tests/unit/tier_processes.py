@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from tiering import OURS, disk_bytes, file_of, key_of, load, open_store, put
 
@@ -19,6 +20,8 @@ BLOCKS = 24
 BLOCK_BYTES = 150_000
 CHAINS = 30
 LENGTH = 4
+REFRESHES = 0.02
+KILL_AT_LOOK = 10
 FAILED = 3
 NOBODY = 65534
 
@@ -29,6 +32,8 @@ def work(path: Path, seed: int, seconds: float) -> None:
     store = open_shared(path)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
+        if choose.random() < REFRESHES:
+            store.refresh()
         number, chain = choose.randrange(LENGTH), choose.randrange(CHAINS)
         if load(store, number, chain) != "hit":
             put(store, number, chain)
@@ -102,28 +107,87 @@ def check_whole(path: Path, number: int) -> int:
 
 
 def share(path: Path, processes: int, seconds: float) -> dict[str, int]:
-    """Several processes at once; the bound is looked at all the time.
+    """Several processes at once, one of which is killed; the bound is looked at all the time.
 
     Raises:
-        AssertionError: If the bound does not hold, or a process found a wrong block.
+        AssertionError: If the bound does not hold, if the total is less than what is there, or if
+            a process found a wrong block.
     """
     watching = open_shared(path)
     limit = watching.max_bytes
     children = [start(path, seed, seconds) for seed in range(processes)]
+    victim = start(path, processes, 60.0)
     looks, most = 0, 0
     waiting = set(children)
     while waiting:
         with watching.directory.locked():  # while nobody moves a file, so that none counts twice
-            most, looks = max(most, disk_bytes(path)), looks + 1
+            there, looks = disk_bytes(path), looks + 1
+            most = max(most, there)
+            assert watching.directory.total_bytes >= there, "the total is too small"
         time.sleep(0.002)
+        if looks == KILL_AT_LOOK:
+            os.kill(victim, signal.SIGKILL)
         for child in list(waiting):
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 assert status == 0, f"a process failed with {status}"
                 waiting.discard(child)
+    os.kill(victim, signal.SIGKILL)
+    os.waitpid(victim, 0)
+    watching.refresh()
+    assert watching.directory.total_bytes == disk_bytes(path), "the total is wrong"
     watching.close()
     assert most <= limit, f"{most:,} bytes at one time, {limit:,} allowed"
     return {"looks": looks, "most_bytes": most, "max_bytes": limit}
+
+
+def kill_at(path: Path, step: str) -> None:
+    """A child is killed right after a step of a store; the others' bound must hold then.
+
+    Args:
+        path: The folder.
+        step: ``total`` when the space is reserved, ``file`` when there is a file for it, ``space``
+            when that has its space on the disk, ``place`` when it is in its place.
+
+    Raises:
+        AssertionError: If more is on the disk than the total says or the bound allows, or if the
+            space is lost for good.
+    """
+    survivor = open_store(path, blocks=4)
+    child = os.fork()
+    if not child:
+        dying = open_store(path, blocks=4)
+        directory = dying.directory
+        if step == "total":
+            die_after(directory, "add")
+        elif step == "file":
+            die_after(directory, "reserve")
+        elif step == "space":
+            die_after(os, "posix_fallocate")
+        else:
+            die_after(directory, "commit")
+        put(dying, 0, 77)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "the child was not killed"
+    assert survivor.directory.total_bytes == survivor.max_bytes // 4, "no space was reserved"
+    for chain in range(12):
+        assert put(survivor, 0, chain), "the space of the dead one is lost"
+        assert disk_bytes(path) <= survivor.max_bytes, "the bound does not hold"
+    assert survivor.directory.total_bytes == disk_bytes(path), "it does not notice by itself"
+    assert count_temporaries(path) == 0
+    survivor.close()
+
+
+def die_after(owner: Any, name: str) -> None:
+    """Kill this process when a call of it is over."""
+    real = getattr(owner, name)
+
+    def die(*given: Any, **more: Any) -> None:
+        real(*given, **more)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, die)
 
 
 def check_denied(path: Path, blocks: int = 20) -> dict[str, int]:

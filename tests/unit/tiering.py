@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,21 @@ OURS = Material({"model": "ours"})
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test moves: time passes with `now`, and somebody sets it with `jump`."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
+        self.jumped = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def jump(self, seconds: float) -> None:
+        self.now += seconds
+        self.jumped += seconds
+
+    def elapsed(self) -> float:
+        return self.now - self.jumped
 
 
 def key_of(number: int, chain: int = 0) -> bytes:
@@ -49,11 +57,11 @@ def open_store(
     blocks: int = 8,
     material: Material = OURS,
     rules: Rules | None = None,
-    clock: Callable[[], float] | None = None,
+    clock: Clock | None = None,
     block_bytes: int = BLOCK_BYTES,
     **more: Any,
 ) -> BlockStore:
-    more |= {} if clock is None else {"clock": clock}
+    more |= {} if clock is None else {"clock": clock, "elapsed": clock.elapsed}
     return BlockStore(
         path,
         material=material,
@@ -82,6 +90,16 @@ def load(store: BlockStore, number: int, chain: int = 0) -> str:
 
 def file_of(store: BlockStore, number: int, chain: int = 0, material: Material = OURS) -> Path:
     return store.directory.path / material.folder / block_name(key_of(number, chain))
+
+
+def used_at(store: BlockStore, number: int, chain: int, when: float, **more: Any) -> None:
+    """A file was last used then, as another process would see it."""
+    os.utime(file_of(store, number, chain, **more), (when, when))
+
+
+def there(store: BlockStore, blocks: Iterable[tuple[int, int]], **more: Any) -> list[bool]:
+    """Which files of blocks, each a number and its chain, are there."""
+    return [file_of(store, number, chain, **more).exists() for number, chain in blocks]
 
 
 def disk_bytes(path: Path) -> int:

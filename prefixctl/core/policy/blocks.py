@@ -64,6 +64,15 @@ class Blocks:
             parent = block
         self.serial = serial
 
+    def adopt(self, block: int, parent: int) -> None:
+        """Put a block that was entered as a root below its cached parent.
+
+        Orders skip a parent that has children, so nothing else is to be told.
+        """
+        self.parent[block] = parent
+        self.parent_born[block] = self.born[parent]
+        self.children[parent] += 1
+
     def above(self, block: int) -> int | None:
         """The cached parent of a block, None for a root and an orphan."""
         parent = self.parent[block]

@@ -106,6 +106,10 @@ class Shared:
             self._orders[owner].drop(run)
             self._lose(owner, len(run))
 
+    def enter(self, block: int) -> None:
+        """Put an idle leaf into its owner's order."""
+        self._orders[self._owner[block]].enter(block)
+
     def _lose(self, owner: int, blocks: int) -> bool:
         """An owner has fewer cached blocks; without any it is forgotten, which is returned."""
         self._cached[owner] -= blocks
@@ -170,9 +174,6 @@ class Shared:
         order = self._orders.get(owner)
         if order is None:
             order = self._orders[owner] = self._make(self._blocks)
-            order.join(self._enter)
+            order.join(self.enter)
             self._idle[owner] = 0
         return order
-
-    def _enter(self, block: int) -> None:
-        self._orders[self._owner[block]].enter(block)

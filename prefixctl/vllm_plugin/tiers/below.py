@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from vllm.v1.kv_offload.base import make_offload_key
@@ -12,7 +12,7 @@ from prefixctl.core.pinbook import Wish
 from prefixctl.tiers.block import owner_tag
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
 from prefixctl.vllm_plugin.tiers.nvme import NvmeTier
-from prefixctl.vllm_plugin.tiers.origin import label_of
+from prefixctl.vllm_plugin.tiers.origin import label_of, origin_of
 
 RENEW_SECONDS = 5.0
 """How often at most the tiers are told again what is pinned."""
@@ -25,17 +25,17 @@ class TiersBelow:
         has_strangers: Whether there is a tier that is not ours.
     """
 
-    def __init__(self, manager: Any, blocks_per_chunk: int) -> None:
+    def __init__(self, scheduler: Any) -> None:
         """Set up.
 
         Args:
-            manager: vLLM's manager of the tiers, as our spec has made it.
-            blocks_per_chunk: Device blocks in one block of the tiers.
+            scheduler: vLLM's `OffloadingConnectorScheduler`, with a manager that our spec has made.
         """
+        manager = scheduler.manager
+        self._scheduler = scheduler
         self._host: GovernedHostTier = manager.primary_tier
         self._disks = [tier for tier in manager.secondary_tiers if isinstance(tier, NvmeTier)]
         self.has_strangers = len(self._disks) < len(manager.secondary_tiers)
-        self._blocks_per_chunk = blocks_per_chunk
         self._wishes: tuple[Wish, ...] = ()
         self._wanted: list[bytes] = []
         self._renewed = 0.0
@@ -46,7 +46,7 @@ class TiersBelow:
         inner: Any = getattr(connector, "connector_scheduler", None)
         if inner is None or not isinstance(inner.manager.primary_tier, GovernedHostTier):
             return None
-        return cls(inner.manager, inner.config.blocks_per_chunk)
+        return cls(inner)
 
     def hold(self, wishes: tuple[Wish, ...]) -> None:
         """Keep what is pinned on the device below it as well; called every few seconds.
@@ -71,21 +71,43 @@ class TiersBelow:
     def purge(self, owners: Collection[str]) -> tuple[int, int]:
         """Remove from host memory what these owners have; see `GovernedHostTier.purge`.
 
-        The files on the disk are not touched: who asks for this removes them.
+        Requests that have ended, and whose last blocks are still to be stored, count as left. The
+        files on the disk are not touched: who asks for this removes them.
         """
-        return self._host.purge({owner_tag(name) for name in owners})
+        tags = {owner_tag(name) for name in owners}
+        gone, left = self._host.purge(tags)
+        return gone, left + sum(
+            status.req.is_finished() and not tags.isdisjoint(_tags(status.req_context))
+            for status in self._scheduler._req_status.values()  # noqa: SLF001 - see seams
+        )
 
     def state(self) -> dict[str, Any]:
-        """Blocks and pins of each tier, as plain values."""
+        """Blocks and pins of each tier, as plain values; and why one is closed."""
         policy = self._host.policy
-        told = {"host": {"blocks": len(policy), "pinned": policy.pinned}}
+        told: dict[str, Any] = {"host": {"blocks": len(policy), "pinned": policy.pinned}}
         for disk in self._disks:
             found = disk.store.snapshot()
-            told["nvme"] = {"blocks": found["blocks"], "pinned": found["pinned_blocks"]}
+            told["nvme"] = {
+                "blocks": found["blocks"],
+                "pinned": found["pinned_blocks"],
+                "closed": disk.closed,
+            }
         return told
 
     def _keys(self, wish: Wish) -> list[bytes]:
-        """The names of its blocks here: the hash of a chunk's last block, and group 0."""
-        each = self._blocks_per_chunk
-        hashes: Sequence[bytes] = wish.keys[each - 1 :: each]
-        return [bytes(make_offload_key(key, 0)) for key in hashes]
+        """The names of its blocks here: in each group the hash of a chunk's last block.
+
+        Of a group that looks back no further than a window, those of the last window.
+        """
+        keys: list[bytes] = []
+        for group in self._scheduler.config.kv_group_configs:
+            each, window = group.hashes_per_chunk, group.sliding_window_size_in_chunks
+            hashes = wish.keys[each - 1 :: each]
+            hashes = hashes if window is None else hashes[-window:]
+            keys += [bytes(make_offload_key(key, group.group_idx)) for key in hashes]
+        return keys
+
+
+def _tags(req_context: Any) -> set[bytes]:
+    origin = origin_of(req_context)
+    return {origin.owner, origin.group}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,8 +61,6 @@ class HostCopyWorker(OffloadingWorker):  # type: ignore[misc]
         """Let go of the shared memory."""
         self._pairs.clear()
         if self._region is not None:
-            # The name is gone already where the scheduler has taken it away; see `spec`.
-            self._region._creator &= Path(self._region.mmap_path).exists()  # noqa: SLF001
             self._region.cleanup()
             self._region = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -10,9 +11,9 @@ from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, order_request_keys
 
 from prefixctl.core.policy.blocks import Blocks
 from prefixctl.core.policy.expiry import Expiry
+from prefixctl.core.policy.leaves import LeafPolicy
 from prefixctl.core.policy.make import POLICIES
 from prefixctl.core.policy.pins import Pinned, PinOutcome
-from prefixctl.core.policy.port import EvictionPolicy
 from prefixctl.core.policy.shares import Shared
 from prefixctl.tiers.block import NO_OWNER
 from prefixctl.tiers.index import Rules
@@ -23,11 +24,16 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
     """Chunks of host memory as slots of a policy.
 
     A chunk that is being filled or read is in use; an idle one may go, the last of a prefix
-    first. vLLM makes the policy by name, with the capacity alone: `rules` is set before.
+    first. A chunk that a waiting request has claimed stays until the request is served: else what
+    comes up from the disk for one request would push out what has come up for it before, or for
+    another one, and none of them would ever find its prefix whole. vLLM makes the policy by name,
+    with the capacity alone: `rules` is set before.
 
     Attributes:
         rules: What to keep.
         clock: The time in seconds.
+        firm: Whether claims hold against what wants room now. They do against loads from the
+            disk; what running requests store goes before them.
     """
 
     rules: ClassVar[Rules] = Rules()
@@ -35,6 +41,7 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
+        self.firm = False
         self._wanted: dict[bytes, None] = {}
         self.clear()
 
@@ -42,19 +49,23 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         """Forget all chunks; what is to be kept stays so."""
         capacity, rules = self.cache_capacity, type(self).rules
         kind, blocks = POLICIES[rules.policy], Blocks(capacity)
-        inner: EvictionPolicy = (
+        self._blocks = blocks
+        self._order: LeafPolicy | Shared = (
             Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
             if rules.shares
             else kind.make(blocks, rules.depth_cost)
         )
         ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
         clock = type(self).clock
-        self._expiry = Expiry(inner, size=capacity, ttl_seconds=ttl, clock=clock)
+        self._expiry = Expiry(self._order, size=capacity, ttl_seconds=ttl, clock=clock)
         cap = int(capacity * rules.pinned_share)
         self._policy = Pinned(self._expiry, size=capacity, cap=cap)
         self._chunks: dict[bytes, Any] = {}
         self._keys: dict[int, bytes] = {}
         self._idle: set[bytes] = set()
+        self._claims: dict[str, dict[bytes, None]] = {}
+        self._claimed: Counter[bytes] = Counter()
+        self._withdrawn: set[bytes] = set()
         self._expected: dict[bytes, tuple[bytes, bytes]] = {}
         self._owners: dict[bytes, int] = {NO_OWNER: 0}
         self._owner_of: dict[bytes, bytes] = {}
@@ -125,7 +136,7 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         """Chunks were used by one request, the root first."""
         slots = [self._chunks[key].chunk_id for key in keys if key in self._chunks]
         self._policy.hold(slots)
-        self._policy.free([s for s in reversed(slots) if self._keys[s] in self._idle])
+        self._policy.free([s for s in reversed(slots) if self._is_loose(self._keys[s])])
 
     def on_request_finished(
         self,
@@ -142,27 +153,67 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         """Exactly so many idle chunks, or None and nothing has changed."""
         if n == 0:
             return []
-        kept = [self._chunks[key].chunk_id for key in protected if key in self._idle]
-        loose = [slot for slot in kept if not self._policy.is_pinned(slot)]
-        if len(self._idle) - self._policy.withheld - len(loose) < n:
+        if self.room_beside(protected) < n and not self.firm:
+            self.release(list(self._claims))
+        if self.room_beside(protected) < n:
             return None
-        self._policy.hold(kept, hit=False)
-        slots = self._policy.evict(n)
-        self._policy.free(kept)
+        slots = self._evict_others(n, self._evictable(protected))
         victims = [(self._keys[slot], self._chunks[self._keys[slot]]) for slot in slots]
         for slot in slots:
             self._forget(slot)
         return victims
 
+    def room_beside(self, keys: Iterable[bytes]) -> int:
+        """How many chunks could go without touching these."""
+        return self._free_to_go - len(self._evictable(keys))
+
     def mark_evictable(self, key: bytes) -> None:
         """Nobody reads or fills a chunk any more."""
         self._idle.add(key)
-        self._policy.free([self._chunks[key].chunk_id])
+        if key in self._claimed:
+            self._withdrawn.add(key)
+        else:
+            self._policy.free([self._chunks[key].chunk_id])
 
     def mark_non_evictable(self, key: bytes) -> None:
         """A chunk is being read."""
         self._idle.discard(key)
+        self._withdrawn.discard(key)
         self._policy.hold([self._chunks[key].chunk_id], hit=False)
+
+    def has_claims(self, request: str) -> bool:
+        """Whether a request has claimed chunks."""
+        return request in self._claims
+
+    def claim(self, request: str, keys: Iterable[bytes]) -> None:
+        """Keep those of these chunks that are here until the request is served, root first."""
+        claims = self._claims.setdefault(request, {})
+        for key in keys:
+            if key in claims or key not in self._chunks or self.is_expired(key):
+                continue
+            claims[key] = None
+            self._claimed[key] += 1
+            if self._is_loose(key):
+                self._withdrawn.add(key)
+                self._policy.hold([self._chunks[key].chunk_id], hit=False)
+
+    def release(self, requests: Iterable[str]) -> None:
+        """These requests claim nothing any more: they are served, or gone."""
+        for request in requests:
+            loose = []
+            for key in reversed(self._claims.pop(request, {})):
+                self._claimed[key] -= 1
+                if self._claimed[key]:
+                    continue
+                del self._claimed[key]
+                if key in self._withdrawn:
+                    self._withdrawn.discard(key)
+                    loose.append(self._chunks[key].chunk_id)
+            self._policy.free(loose)
+
+    def release_served(self, requests: Collection[str]) -> None:
+        """As `release`, of the requests that are among these."""
+        self.release([request for request in self._claims if request in requests])
 
     def want(self, keys: Iterable[bytes]) -> None:
         """Keep these chunks and no others, the root first: those that are here or will come."""
@@ -180,7 +231,34 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         slots = [self._chunks[k].chunk_id for k in keys if k in self._chunks]
         return self._policy.unpin(slots[::-1])
 
+    @property
+    def _free_to_go(self) -> int:
+        """Idle chunks that are neither pinned nor claimed."""
+        return len(self._idle) - len(self._withdrawn) - self._policy.withheld
+
+    def _is_loose(self, key: bytes) -> bool:
+        """Whether a chunk is here, and nobody uses or claims it."""
+        return key in self._idle and key not in self._withdrawn
+
+    def _evictable(self, keys: Iterable[bytes]) -> list[int]:
+        """The slots of those of these chunks that an eviction could choose."""
+        slots = [self._chunks[key].chunk_id for key in keys if self._is_loose(key)]
+        return [slot for slot in slots if not self._policy.is_pinned(slot)]
+
+    def _evict_others(self, n: int, spared: Sequence[int]) -> list[int]:
+        """Evict, but not these idle ones; their age and their place in the order stay."""
+        idle, children = self._blocks.idle, self._blocks.children
+        for slot in spared:
+            idle[slot] = 0
+        slots = self._policy.evict(n)
+        for slot in spared:
+            idle[slot] = 1
+            if not children[slot]:
+                self._order.enter(slot)
+        return slots
+
     def _forget(self, slot: int) -> None:
         key = self._keys.pop(slot)
         del self._chunks[key], self._owner_of[key]
         self._idle.discard(key)
+        self._withdrawn.discard(key)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Any
 
 from vllm.platforms import current_platform
 
 from prefixctl.core.prompt import canonical_json
-from prefixctl.vllm_plugin.guard import UngovernableError, installed_version
-
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-WHOLE_BYTES = 8 * 2**20
-PIECES = 128
-PIECE_BYTES = 64 * 1024
+from prefixctl.engine.release import engine_release
+from prefixctl.engine.weights import fingerprint, weights_folder
 
 
 def engine_facts(vllm_config: Any, *, weights: str | None, adapter: str | None) -> dict[str, Any]:
@@ -27,14 +22,13 @@ def engine_facts(vllm_config: Any, *, weights: str | None, adapter: str | None) 
         adapter: What names the adapter's weights, if the operator says so.
 
     Raises:
-        UngovernableError: If nothing names the weights: another model's blocks could be served.
+        InputError: If nothing names the weights: another model's blocks could be served.
     """
     model, cache = vllm_config.model_config, vllm_config.cache_config
     config = hashlib.sha256(canonical_json(_plain(model.hf_config.to_dict()))).hexdigest()
     speculative = vllm_config.speculative_config
-    version = (installed_version() or "").split("+")[0]
     return {
-        "engine": "vllm " + ".".join(version.split(".")[:2]),
+        "engine": engine_release(),
         "platform": current_platform.device_type,
         "weights": weights or fingerprint(weights_folder(model.model, model.revision)),
         "adapter": adapter,
@@ -69,54 +63,6 @@ def layout_facts(config: Any) -> dict[str, Any]:
         "canonical": config.canonical_layout,
         "layout": str(config.kv_cache_layout),
     }
-
-
-def weights_folder(model: str, revision: str | None) -> Path:
-    """Where the files of the weights lie.
-
-    Raises:
-        UngovernableError: If they are not on this host.
-    """
-    if Path(model).is_dir():
-        return Path(model)
-    try:
-        from huggingface_hub import snapshot_download  # noqa: PLC0415 - not for local folders
-
-        return Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except (ImportError, OSError, ValueError) as exc:
-        raise UngovernableError(
-            f"prefixctl: the weights of '{model}' are not on this host as files, so nothing tells "
-            "this model's blocks on the disk from another's; name them with "
-            "`targets.<name>.weights_fingerprint`"
-        ) from exc
-
-
-def fingerprint(folder: Path) -> str:
-    """A digest of the weights' files: sizes, and pieces spread evenly over each.
-
-    A training step changes nearly every tensor, so pieces see it; small files are read whole.
-
-    Raises:
-        UngovernableError: If there is no such file.
-    """
-    files = sorted(p for p in folder.iterdir() if p.suffix in WEIGHT_SUFFIXES and p.is_file())
-    if not files:
-        raise UngovernableError(
-            f"prefixctl: no file of weights in {folder}; name them with "
-            "`targets.<name>.weights_fingerprint`"
-        )
-    digest = hashlib.sha256()
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            if size <= WHOLE_BYTES:
-                digest.update(file.read())
-                continue
-            for piece in range(PIECES):
-                file.seek(piece * (size - PIECE_BYTES) // (PIECES - 1))
-                digest.update(file.read(PIECE_BYTES))
-    return f"sha256:{digest.hexdigest()}"
 
 
 def _plain(value: Any) -> Any:

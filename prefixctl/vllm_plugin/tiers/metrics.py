@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
-from vllm.v1.kv_offload.base import OffloadingCounterMetadata, OffloadingGaugeMetadata
+from vllm.v1.kv_offload.base import (
+    OffloadingCounterMetadata,
+    OffloadingGaugeMetadata,
+    OffloadingHistogramMetadata,
+)
+
+from prefixctl.tiers.counters import LATENCY_BOUNDS_SECONDS
 
 HITS = "prefixctl_tier_hits"
 MISSES = "prefixctl_tier_misses"
@@ -19,9 +25,12 @@ BYTES = "prefixctl_tier_bytes"
 MAX_BYTES = "prefixctl_tier_max_bytes"
 BLOCKS = "prefixctl_tier_blocks"
 PINNED = "prefixctl_tier_pinned_blocks"
+CLOSED = "prefixctl_tier_closed"
+LOAD_LATENCY = "prefixctl_tier_load_latency_seconds"
+STORE_LATENCY = "prefixctl_tier_store_latency_seconds"
 
 _COUNTERS = {
-    HITS: ("Blocks that were loaded and verified.", ()),
+    HITS: ("Blocks that were found; those of the disk were loaded and verified.", ()),
     MISSES: ("Blocks that were asked for and not served, by cause.", ("cause",)),
     STORED: ("Blocks that were written.", ()),
     REFUSED: ("Blocks that were not written, by reason.", ("reason",)),
@@ -34,6 +43,11 @@ _GAUGES = {
     MAX_BYTES: "Space that they may take.",
     BLOCKS: "Blocks of this server's model that it knows of.",
     PINNED: "Blocks that no eviction may choose.",
+    CLOSED: "1 from when the model's weights were replaced under the tier until a restart.",
+}
+_HISTOGRAMS = {
+    LOAD_LATENCY: "Seconds that it took to load a block and verify it.",
+    STORE_LATENCY: "Seconds that it took to write a block.",
 }
 
 
@@ -47,14 +61,30 @@ def definitions() -> dict[str, Any]:
         name: OffloadingGaugeMetadata(documentation=text, labelnames=("tier",))
         for name, text in _GAUGES.items()
     }
-    return {**counters, **gauges}
+    histograms = {
+        name: OffloadingHistogramMetadata(
+            documentation=text, labelnames=("tier",), buckets=LATENCY_BOUNDS_SECONDS
+        )
+        for name, text in _HISTOGRAMS.items()
+    }
+    return {**counters, **gauges, **histograms}
 
 
 def host_stats(
-    left: Mapping[str, int], *, blocks: int, pinned: int, block_bytes: int, capacity: int
+    left: Mapping[str, int],
+    *,
+    hits: int,
+    misses: Mapping[str, int],
+    blocks: int,
+    pinned: int,
+    block_bytes: int,
+    capacity: int,
 ) -> OffloadingConnectorStats:
-    """The host tier: what left since the last call by reason, and what is there."""
+    """The host tier: what was found, missed and left since the last call, and what is there."""
     made = OffloadingConnectorStats()
+    made.increase_counter(HITS, hits, ("host",))
+    for cause, count in misses.items():
+        made.increase_counter(MISSES, count, ("host", cause))
     for reason, count in left.items():
         made.increase_counter(EVICTIONS, count, ("host", reason))
     made.set_gauge(BYTES, blocks * block_bytes, ("host",))
@@ -64,8 +94,14 @@ def host_stats(
     return made
 
 
-def stats(before: Mapping[str, Any], now: Mapping[str, Any]) -> OffloadingConnectorStats:
-    """What changed between two snapshots of a store."""
+def stats(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    latencies: Mapping[str, Sequence[float]],
+    *,
+    closed: bool,
+) -> OffloadingConnectorStats:
+    """What changed between two snapshots of a store, and how long its work took meanwhile."""
     made, tier = OffloadingConnectorStats(), now["tier"]
     for name, key in ((HITS, "hits"), (STORED, "stored")):
         made.increase_counter(name, now[key] - before[key], (tier,))
@@ -82,4 +118,8 @@ def stats(before: Mapping[str, Any], now: Mapping[str, Any]) -> OffloadingConnec
         (PINNED, "pinned_blocks"),
     ):
         made.set_gauge(name, now[key], (tier,))
+    made.set_gauge(CLOSED, int(closed), (tier,))
+    for name, key in ((LOAD_LATENCY, "load"), (STORE_LATENCY, "store")):
+        for seconds in latencies[key]:
+            made.observe_histogram(name, seconds, (tier,))
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +17,17 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 from prefixctl.core.policy.make import depth_cost
 from prefixctl.core.tenancy import key_owners
 from prefixctl.core.tiering import NvmeSettings
+from prefixctl.tiers.counters import RefusalReason
 from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import KeyRing
 from prefixctl.tiers.material import Material
+from prefixctl.tiers.serving import note_serving
 from prefixctl.tiers.store import BlockStore
 from prefixctl.tiers.write import Place
 from prefixctl.vllm_plugin.tiers import metrics
 from prefixctl.vllm_plugin.tiers.material import layout_facts
 from prefixctl.vllm_plugin.tiers.origin import Chain, chain_of, origin_of
+from prefixctl.vllm_plugin.tiers.pressure import WriteQueue
 
 logger = init_logger(__name__)
 
@@ -39,10 +42,11 @@ class _Job:
     """One of vLLM's jobs under way, in one part or several."""
 
     job_id: int
-    request: str
+    chain: Chain
     keys: list[bytes]
     load: bool
     parts: int = 1
+    waiting: int = 0
     started: float = field(default_factory=time.perf_counter)
     good: set[bytes] = field(default_factory=set)
 
@@ -55,6 +59,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
 
     Attributes:
         versions: The versions of blocks whose content is known here, whoever stores them.
+        closed: Why nothing is served and nothing stored any more; empty if the tier is open.
     """
 
     medium: ClassVar[Medium] = Medium.STORAGE
@@ -71,6 +76,8 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         settings: NvmeSettings = offloading_spec.tier_settings.nvme
         self._row_bytes = self.block_size_bytes
         self._rows = primary_kv_view.cast("B")
+        self._queue = backpressure_detector or WriteQueue()
+        self._queue.rows = self._rows.nbytes // self._row_bytes
         self._store = open_store(offloading_spec, settings, self._row_bytes)
         stores.append(self._store)
         self._readers = ThreadPoolExecutor(settings.threads, "prefixctl-tier-read")
@@ -79,8 +86,8 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         self._running: set[Future[None]] = set()
         self._renewal: Future[None] | None = None
         self._finished: SimpleQueue[tuple[_Job, set[bytes]]] = SimpleQueue()
-        self._failed: dict[str, set[bytes]] = {}
         self.versions: dict[bytes, str] = {}
+        self.closed = ""
         self._reported = self._store.snapshot()
         logger.info(
             "prefixctl: NVMe tier in %s, %d blocks of %d bytes found",
@@ -88,25 +95,37 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         )  # fmt: skip
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
-        """Whether a block may be there. What failed once is not tried again for this request."""
-        if key in self._failed.get(req_context.req_id, ()):
+        """Whether a block may be there; what is not, or failed, is asked for once by a request."""
+        missed = chain_of(req_context).missed
+        if self.closed or key in missed:
             return LookupResult.MISS
-        return LookupResult.HIT if self._store.contains(key) else LookupResult.MISS
+        if self._store.contains(key):
+            return LookupResult.HIT
+        missed.add(key)
+        return LookupResult.MISS
 
     def submit_store(self, job_metadata: Any) -> None:
-        """Write rows to the disk."""
+        """Write rows to the disk, parents first: vLLM names them in no order."""
         chain, origin = chain_of(job_metadata.req_context), origin_of(job_metadata.req_context)
-        keys = list(job_metadata.keys)
-        chain.stored.update(keys)
-        places = []
-        for key in keys:
+        job = self._job(job_metadata, load=False)
+        chain.stored.update(job.keys)
+        chain.missed.difference_update(job.keys)
+        if self.closed:
+            for _ in job.keys:
+                self._store.counters.refused(RefusalReason.WEIGHTS_REPLACED)
+            self._finished.put((job, set()))
+            return
+        work = []
+        for key, chunk in zip(job.keys, job_metadata.chunk_ids, strict=True):
             parent, depth = chain.parents.get(key, (b"", 0))
             end = job_metadata.req_context.get_offload_key_position(key)
             owner, label = origin.owner_of(end), self.versions.get(key, origin.label)
-            places.append(Place(key=key, parent=parent, depth=depth, owner=owner, label=label))
-        job = self._job(job_metadata, load=False)
-        rows = [self._row(chunk) for chunk in job_metadata.chunk_ids]
-        self._submit(self._writers, job, lambda: self._put(job, places, rows))
+            place = Place(key=key, parent=parent, depth=depth, owner=owner, label=label)
+            work.append((place, self._row(chunk)))
+        job.waiting = len(work)
+        self._queue.waiting += job.waiting
+        work.sort(key=lambda each: each[0].depth)
+        self._submit(self._writers, job, lambda: self._put(work))
 
     def submit_load(self, job_metadata: Any) -> None:
         """Read rows from the disk, in several parts if there are many."""
@@ -117,7 +136,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         ]
         job.parts = self._threads if len(work) >= SPLIT_FROM else 1
         for part in range(job.parts):
-            self._submit(self._readers, job, lambda p=part: self._load(job, work[p :: job.parts]))
+            self._submit(self._readers, job, lambda p=part: self._load(work[p :: job.parts]))
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         """Jobs that have ended since the last call."""
@@ -140,11 +159,10 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
 
     def on_request_finished(self, req_context: Any) -> None:
         """What the request used and has not brought itself was used here too, wherever it lay."""
-        self._failed.pop(req_context.req_id, None)
         chain: Chain = chain_of(req_context)
         used = [key for key in chain.parents if key not in chain.stored]
-        if used:
-            self._running.add(self._writers.submit(self._store.use, used))
+        if used and not self.closed:
+            self._start(self._writers, lambda: self._store.use(used))
 
     @property
     def store(self) -> BlockStore:
@@ -153,9 +171,18 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
 
     def renew_later(self) -> None:
         """Let a thread do `BlockStore.renew`, unless the last time still waits for the disk."""
-        if self._renewal is None or self._renewal.done():
-            self._renewal = self._writers.submit(self._store.renew)
-            self._running.add(self._renewal)
+        if not self.closed and (self._renewal is None or self._renewal.done()):
+            self._renewal = self._start(self._writers, self._store.renew)
+
+    def close_off(self, why: str) -> None:
+        """Neither serve nor store any more, until the server starts again: see `updates`."""
+        if not self.closed:
+            self.closed = why
+            logger.warning(
+                "prefixctl: %s; the blocks in %s belong to the weights that this server started "
+                "with, so the NVMe tier neither serves nor stores until the server is restarted",
+                why, self._store.directory.path,
+            )  # fmt: skip
 
     def drain_jobs(self) -> None:
         """Wait until nothing touches the host tier's memory."""
@@ -173,7 +200,8 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
     def get_stats(self) -> Any:
         """What has been counted since the last call, for vLLM's own metrics page."""
         before, self._reported = self._reported, self._store.snapshot()
-        return metrics.stats(before, self._reported)
+        latencies = self._store.counters.take_latencies()
+        return metrics.stats(before, self._reported, latencies, closed=bool(self.closed))
 
     @classmethod
     def build_metric_definitions(cls, extra_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +212,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
     def _job(self, metadata: Any, *, load: bool) -> _Job:
         keys = list(metadata.keys)
         return _Job(
-            job_id=metadata.job_id, request=metadata.req_context.req_id, keys=keys, load=load
+            job_id=metadata.job_id, chain=chain_of(metadata.req_context), keys=keys, load=load
         )
 
     def _row(self, chunk: Any) -> memoryview:
@@ -201,24 +229,38 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
             finally:
                 self._finished.put((job, good))
 
-        self._running.add(pool.submit(run))
+        if self._start(pool, run) is None:
+            self._finished.put((job, set()))
 
-    def _put(self, job: _Job, places: list[Place], rows: list[memoryview]) -> set[bytes]:
-        # A block that does not get in is counted by the store; the rest of its chain would never
-        # be found without it.
-        for place, row in zip(places, rows, strict=True):
-            if not self._store.put(place, row):
-                break
-        return set(job.keys)
+    def _start(self, pool: ThreadPoolExecutor, work: Callable[[], None]) -> Future[None] | None:
+        """Let a thread do it; None if there is none to be had."""
+        try:
+            future = pool.submit(work)
+        except RuntimeError as exc:
+            logger.warning("prefixctl: no thread for the NVMe tier: %s", exc)
+            return None
+        self._running.add(future)
+        return future
 
-    def _load(self, job: _Job, work: Collection[tuple[bytes, memoryview]]) -> set[bytes]:
-        del job
-        return {key for key, row in work if self._store.load(key, row) is None}
+    def _put(self, work: Sequence[tuple[Place, memoryview]]) -> set[bytes]:
+        """Store blocks, each after what it hangs on; returns those that are on the disk."""
+        # A block that does not get in is counted by the store; what hangs on it would never be
+        # found without it.
+        lost: set[bytes] = set()
+        for place, row in work:
+            if place.parent in lost or not self._store.put(place, row):
+                lost.add(place.key)
+        return {place.key for place, _ in work} - lost
+
+    def _load(self, work: Collection[tuple[bytes, memoryview]]) -> set[bytes]:
+        return {key for key, row in work if not self.closed and self._store.load(key, row) is None}
 
     def _result(self, job: _Job) -> JobResult:
         failed = [key for key in job.keys if key not in job.good]
-        if failed and job.load:
-            self._failed.setdefault(job.request, set()).update(failed)
+        if job.load:
+            job.chain.missed.update(failed)
+        else:
+            self._queue.waiting -= job.waiting
         return JobResult(
             job_id=job.job_id,
             success=not failed,
@@ -238,9 +280,10 @@ def open_store(spec: Any, settings: NvmeSettings, row_bytes: int) -> BlockStore:
     keys = None if settings.key_file is None else _keyring(spec, Path(settings.key_file))
     facts = {**spec.engine_facts, **layout_facts(spec.config), "row_bytes": row_bytes}
     tokens = max(group.tokens_per_block for group in spec.config.groups)
-    return BlockStore(
-        Path(settings.path),
-        material=Material(facts),
+    path, material = Path(settings.path), Material(facts)
+    store = BlockStore(
+        path,
+        material=material,
         block_bytes=row_bytes,
         max_bytes=settings.max_bytes,
         rules=Rules(
@@ -252,6 +295,10 @@ def open_store(spec: Any, settings: NvmeSettings, row_bytes: int) -> BlockStore:
         ),
         keyring=keys,
     )
+    told = spec.tier_settings
+    if told.configuration:
+        note_serving(path, told.configuration, material.folder, model=told.model or "")
+    return store
 
 
 def _keyring(spec: Any, path: Path) -> KeyRing:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from prefixctl.core.tenancy import Secret, salt_pseudonym
 from prefixctl.core.ticket import TICKET_ARGUMENT, read_ticket
 from prefixctl.core.tiering import EXTRA_NAME
-from prefixctl.tiers.block import MOST_LABEL_BYTES, NO_OWNER, owner_tag
+from prefixctl.tiers.block import GROUP_BYTES, MOST_LABEL_BYTES, NO_OWNER, owner_tag
 from prefixctl.vllm_plugin.sharing import known_share
-
-GROUP_BYTES = 4
-"""The end of an offload key: the number of its group (vLLM 0.32, ``kv_offload/base.py``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +38,44 @@ class Origin:
 
 @dataclass(slots=True, kw_only=True)
 class Chain:
-    """Parents and depths of a request's keys, and which of them the request has stored itself."""
+    """What is known of a request's keys.
+
+    Attributes:
+        known: How many of them are in order.
+        parents: Parent and depth of each.
+        ends: The last key of each group, the depth behind it, and the token that it ends at.
+        stored: Those that the request has stored itself.
+        missed: Those that the disk does not have for this request: asked for once.
+        counted: Those that host memory has answered for: counted once.
+    """
 
     known: int = 0
     parents: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+    ends: dict[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
     stored: set[bytes] = field(default_factory=set)
+    missed: set[bytes] = field(default_factory=set)
+    counted: set[bytes] = field(default_factory=set)
+
+    def extend(self, positions: dict[bytes, int]) -> None:
+        """Bring keys in order that are new: nearly always each behind the last of its group."""
+        fresh = list(islice(reversed(positions), len(positions) - self.known))
+        for key in reversed(fresh):
+            group, end = key[-GROUP_BYTES:], positions[key]
+            parent, depth, before = self.ends.get(group, (b"", 0, -1))
+            if end < before:
+                self._sort(positions)
+                break
+            self.parents[key] = (parent, depth)
+            self.ends[group] = (key, depth + 1, end)
+        self.known = len(positions)
+
+    def _sort(self, positions: dict[bytes, int]) -> None:
+        self.ends.clear()
+        for key in sorted(positions, key=positions.__getitem__):
+            group = key[-GROUP_BYTES:]
+            parent, depth, _ = self.ends.get(group, (b"", 0, -1))
+            self.parents[key] = (parent, depth)
+            self.ends[group] = (key, depth + 1, positions[key])
 
 
 def name_origin(request: Any, secret: Secret | None) -> dict[str, Any]:
@@ -94,18 +125,12 @@ def label_of(version: str) -> str:
 
 
 def chain_of(req_context: Any) -> Chain:
-    """The order of a request's keys; kept in the context and made again when it has more."""
+    """What is known of a request's keys; kept in vLLM's context of it."""
     chain: Chain | None = req_context.get_state(Chain)
     if chain is None:
         chain = Chain()
         req_context.set_state(chain)
     positions: dict[bytes, int] = req_context._offload_key_positions  # noqa: SLF001 - see seams
     if chain.known != len(positions):
-        chain.known = len(positions)
-        last: dict[bytes, tuple[bytes, int]] = {}
-        for key in sorted(positions, key=positions.__getitem__):
-            group = key[-GROUP_BYTES:]
-            parent, depth = last.get(group, (b"", 0))
-            chain.parents[key] = (parent, depth)
-            last[group] = (key, depth + 1)
+        chain.extend(positions)
     return chain

@@ -22,6 +22,71 @@ SEAMS = (
         why="the owner of a request's blocks",
     ),
     Seam(
+        module=f"{_CONNECTOR}.offloading_connector",
+        name="OffloadingConnector.build_connector_meta",
+        parameters=("self", "scheduler_output"),
+        why="what waits for the disk",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading_connector",
+        name="OffloadingConnector.reset_cache",
+        parameters=("self",),
+        why="copies under way at a reset",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading_connector",
+        name="OffloadingConnector.update_connector_output",
+        parameters=("self", "connector_output"),
+        why="copies under way at a reset",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.scheduler",
+        name="TransferJobStatus.__init__",
+        parameters=("self", "req_id", "pending_count"),
+        why="copies under way at a reset",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.common",
+        name="OffloadingWorkerMetadata.__init__",
+        parameters=("self", "completed_jobs"),
+        why="copies under way at a reset",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.scheduler",
+        name="RequestOffloadState.__init__",
+        parameters=("self", "config", "req", "req_context"),
+        why="requests that have ended and are still to be stored",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.scheduler",
+        name="GroupOffloadConfig.hashes_per_chunk",
+        why="pins in the tiers",
+    ),
+    Seam(
+        module=f"{_CONNECTOR}.offloading.scheduler",
+        name="GroupOffloadConfig.sliding_window_size_in_chunks",
+        why="pins in the tiers",
+    ),
+    *(
+        Seam(module="vllm.v1.engine.core", name=f"EngineCore.{name}",
+             parameters=("self", *parameters), why="weights that are replaced")
+        for name, parameters in (
+            ("collective_rpc", ("method",)), ("sleep", ("level",)), ("add_lora", ("lora_request",)),
+            ("set_weight_version", ("weight_version",)),
+        )
+    ),
+    Seam(
+        module="vllm.config.parallel",
+        name="ParallelConfig.nnodes_within_dp",
+        why="ranks on other hosts",
+    ),
+    Seam(
+        module="vllm.distributed.parallel_state",
+        name="get_pp_group",
+        parameters=(),
+        why="stages whose parts of a block differ",
+    ),
+    Seam(
         module=f"{_OFFLOAD}.tiering.spec",
         name="TieringOffloadingSpec.get_manager",
         parameters=("self",),
@@ -32,6 +97,36 @@ SEAMS = (
         name="TieringOffloadingSpec.get_worker",
         parameters=("self", "kv_caches"),
         why="copies between device and host",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.spec",
+        name="TieringOffloadingSpec.create_worker",
+        parameters=("self", "kv_caches"),
+        why="the host tier's memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.shared_offload_region",
+        name="SharedOffloadRegion.cleanup",
+        parameters=("self",),
+        why="the host tier's memory",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.manager",
+        name="TieringOffloadingManager._initiate_promotion",
+        parameters=("self", "tier_idx", "key", "req_context"),
+        why="room in host memory for what comes from the disk",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.manager",
+        name="CPUOffloadingManager.prepare_load",
+        parameters=("self", "keys", "req_context"),
+        why="room in host memory for what comes from the disk",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.cpu.manager",
+        name="CPUOffloadingManager.on_request_finished",
+        parameters=("self", "req_context"),
+        why="room in host memory for what comes from the disk",
     ),
     Seam(
         module=f"{_OFFLOAD}.cpu.shared_offload_region",
@@ -100,6 +195,18 @@ SEAMS = (
         parameters=("self", "offloading_spec", "primary_kv_view", "tier_type",
                     "backpressure_detector"),
         why="the NVMe tier",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.factory",
+        name="SecondaryTierFactory.create_secondary_tier",
+        parameters=("tier_config", "primary_kv_view", "offloading_spec"),
+        why="back-pressure of the NVMe tier",
+    ),
+    Seam(
+        module=f"{_OFFLOAD}.tiering.backpressure",
+        name="BackpressureDetector.should_store",
+        parameters=("self", "num_blocks"),
+        why="back-pressure of the NVMe tier",
     ),
     Seam(
         module=f"{_OFFLOAD}.base",

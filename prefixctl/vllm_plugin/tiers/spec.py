@@ -9,7 +9,6 @@ from typing import Any
 
 from vllm.logger import init_logger
 from vllm.platforms import current_platform
-from vllm.v1.kv_offload.cpu.shared_offload_region import SharedOffloadRegion
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 from prefixctl.core.policy.make import depth_cost
@@ -20,6 +19,7 @@ from prefixctl.vllm_plugin.tiers import metrics, seams
 from prefixctl.vllm_plugin.tiers.cpu_worker import HostCopyWorker
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
 from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
+from prefixctl.vllm_plugin.tiers.region import WorkerRegion, refuse_uneven_stages
 from prefixctl.vllm_plugin.tiers.settings import settings_of
 
 logger = init_logger(__name__)
@@ -78,7 +78,15 @@ class GovernedTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         return manager
 
     def get_worker(self, kv_caches: Any) -> Any:
-        """VLLM's worker on a GPU, ours on a CPU-only host."""
+        """VLLM's worker on a GPU, ours on a CPU-only host.
+
+        Raises:
+            UngovernableError: If pipeline stages differ; see `refuse_uneven_stages`.
+        """
+        if self._worker is None:
+            refuse_uneven_stages(
+                self.config.worker_kv_bytes_per_block, self.config.parallel.pp_size
+            )
         if current_platform.is_cuda_alike() or current_platform.is_xpu():
             return super().get_worker(kv_caches)
         if self._worker is None:
@@ -88,12 +96,18 @@ class GovernedTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
             )
         return self._worker
 
+    def create_worker(self, kv_caches: Any) -> Any:
+        """VLLM's worker on a GPU, over a region that may have lost its name."""
+        worker = super().create_worker(kv_caches)
+        worker._mmap_region.__class__ = WorkerRegion  # noqa: SLF001 - see seams
+        return worker
+
     def _host_worker(self, kv_caches: Any) -> HostCopyWorker:
         if self.config.canonical_layout or self.replicated_layout:
             raise ValueError(
                 "canonical_layout and replicated ranks are not supported on a CPU-only host"
             )
-        region = SharedOffloadRegion(
+        region = WorkerRegion(
             engine_id=self.config.engine_id,
             num_chunks=self.num_chunks,
             rank=self.config.parallel.rank,
