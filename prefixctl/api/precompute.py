@@ -162,6 +162,9 @@ def precompute_prefixes(
         with _engine(config, name, secret, log) as server:
             held = _noted(config, name, environment)
             for count, at in enumerate(todo):
+                done[at] = _known(held, jobs[at])
+                if done[at].status == "was stored":
+                    continue
                 on_progress(jobs[at].entry.prompt, count, len(todo))
                 served = config.served_name(settings)
                 with _client(server.url, config, environment) as client:
@@ -175,13 +178,16 @@ def precompute_prefixes(
 def _engine(config: Config, target: str, secret: Secret, log: Path) -> Server:
     """A server as the configuration says, but for this command alone.
 
-    It has no gateway, since whose a block is stands in tickets signed here, and pins nothing by
-    itself.
+    It has no gateway, since whose a block is stands in tickets signed here, so only this host can
+    reach it. It pins nothing by itself, and tells nobody of its blocks.
     """
     cache = config.prefix_cache
     alone = config.model_copy(
         update={
             "gateway": config.gateway.model_copy(update={"enabled": False}),
+            "server": config.server.model_copy(
+                update={"host": "127.0.0.1", "kv_events_endpoint": None, "api_server_count": 1}
+            ),
             "prefix_cache": cache.model_copy(
                 update={"pins": cache.pins.model_copy(update={"live": False})}
             ),
@@ -291,7 +297,8 @@ def _store(
     try:
         answer = client.post("/v1/completions", json=body)
         if not answer.is_success:
-            text = answer.text[:LONGEST_ERROR].replace(str(job.salt), "***")
+            text = answer.text[:LONGEST_ERROR]
+            text = text if job.salt is None else text.replace(job.salt, "***")
             return _with(job.entry, message=f"the engine answered {answer.status_code}: {text}")
         deadline = time.monotonic() + STORE_SECONDS
         while not held.has(job.hashes):

@@ -15,12 +15,12 @@ from prefixctl.api.tenants import salted_namespaces
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
 from prefixctl.core.tenancy import SaltedNamespace, salt_pseudonym
-from prefixctl.errors import ExitCode, NothingToDoError, UsageError
+from prefixctl.errors import ExitCode, InputError, NothingToDoError, UsageError
 from prefixctl.ids import BlockHash
 from prefixctl.prompts.target import Target, load_target
 from prefixctl.registry.publish import load_live
 from prefixctl.tiers.block import GROUP_BYTES, owner_tag
-from prefixctl.tiers.directory import TierFolder
+from prefixctl.tiers.directory import ABOUT, TierFolder
 from prefixctl.tiers.index import Rules
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.store import BlockStore
@@ -155,11 +155,18 @@ def _move(
 
 def _open(config: Config, held: Holdings) -> BlockStore:
     """The blocks of a target's model."""
-    about, nvme = TierFolder(held.path).about(held.model) or {}, nvme_of(config)
+    folder, nvme = TierFolder(held.path), nvme_of(config)
+    size = (folder.about(held.model) or {}).get("block_bytes")
+    if not isinstance(size, int) or not folder.digest(held.model):
+        raise InputError(
+            "the folder does not say what its blocks are",
+            path=str(held.path / held.model / ABOUT),
+            hint="start a server once, which writes it anew",
+        )
     return BlockStore(
         held.path,
-        material=Material({}, known=bytes.fromhex(str(about["material"]))),
-        block_bytes=int(about["block_bytes"]),
+        material=Material({}, known=folder.digest(held.model)),
+        block_bytes=size,
         max_bytes=int(nvme.gib * 2**30),
         rules=Rules(
             policy=nvme.policy, ttl_seconds=None, shares=nvme.tenant_shares, pinned_share=1.0

@@ -16,9 +16,9 @@ from prefixctl.errors import InputError, UsageError
 from prefixctl.gateway.identity import check_identity
 from prefixctl.gateway.keys import KeyRing
 from prefixctl.registry.store import open_store
+from prefixctl.tiers.directory import TierFolder
 from prefixctl.tiers.keyring import EVERYBODY, key_names
 from prefixctl.tiers.keyring import KeyRing as TierKeys
-from prefixctl.tiers.view import is_tier
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where vLLM puts host memory
 
@@ -83,7 +83,7 @@ def check_tiers(config: Config) -> list[str]:
     """
     if config.tiers is None:
         return []
-    _check_memory(config.tiers.host_gib)
+    _check_memory(config.tiers.host_gib, config.server.data_parallel_size)
     nvme = config.tiers.nvme
     if nvme is None:
         return []
@@ -103,15 +103,19 @@ def check_tiers(config: Config) -> list[str]:
     ]
 
 
-def _check_memory(gib: float) -> None:
-    """Host memory is shared between a server's processes, so it lies in a file system of memory."""
+def _check_memory(gib: float, ranks: int) -> None:
+    """Host memory is shared between a server's processes, so it lies in a file system of memory.
+
+    Every data-parallel rank has its own.
+    """
     try:
         free = shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
         return
-    if gib * 2**30 > free:
+    if ranks * gib * 2**30 > free:
+        each = f" for each of {ranks} data-parallel ranks" if ranks > 1 else ""
         raise InputError(
-            f"tiers.host_gib is {gib:g}, and {free / 2**30:.1f} GiB are free",
+            f"tiers.host_gib is {gib:g}{each}, and {free / 2**30:.1f} GiB are free",
             path=SHARED_MEMORY,
             hint="make tiers.host_gib smaller, or the file system larger (docker run --shm-size)",
         )
@@ -125,12 +129,7 @@ def _check_folder(folder: Path) -> None:
             path=str(there),
             hint="give tiers.nvme.path a folder on a local disk that this user may write",
         )
-    if there == folder and not is_tier(folder) and any(folder.iterdir()):
-        raise InputError(
-            "the folder is not empty, and no tier",
-            path=str(folder),
-            hint="give tiers.nvme.path a folder of its own",
-        )
+    TierFolder(folder).check_free()
 
 
 def _target_of(config: Config, model: str | None) -> str | None:

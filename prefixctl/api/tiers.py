@@ -171,7 +171,11 @@ def purge(
     blocks, left, path = 0, 0, None if disk is None else config.root / disk.path
     if path is not None and is_tier(path):
         tags = {owner_tag(owner) for owner in owners}
-        blocks, left = purge_owners(path, tags), count_owners(path, tags)
+        try:
+            blocks = purge_owners(path, tags)
+            left = count_owners(path, tags)
+        except InputError as exc:
+            unreached[str(path)] = exc.message
     elif path is not None:
         unreached[str(path)] = "no tier is there; is the disk mounted?"
     return Purged(
@@ -246,10 +250,13 @@ def make_key(config: Config, name: str, *, group: bool = False) -> Path:
 
 
 def tier_folder(config: Config) -> Path | None:
-    """The disk tier's folder on this host, None if there is none."""
+    """The disk tier's folder, None if there is none that this user may look into."""
     nvme = None if config.tiers is None else config.tiers.nvme
     path = None if nvme is None else config.root / nvme.path
-    return path if path is not None and is_tier(path) else None
+    try:
+        return path if path is not None and is_tier(path) else None
+    except PermissionError:
+        return None
 
 
 def _ask(url: str) -> ServerTiers:

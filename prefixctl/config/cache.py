@@ -123,7 +123,11 @@ class NvmeConfig(StrictModel):
 class TiersConfig(StrictModel):
     """Where cached blocks go that leave the device."""
 
-    host_gib: float = Field(gt=0, le=MOST_GIB, description="Host memory for each server, in GiB.")
+    host_gib: float = Field(
+        gt=0,
+        le=MOST_GIB,
+        description="Host memory for each data-parallel rank of a server, in GiB.",
+    )
     policy: Literal["lru", "lru_freq", "cost_aware"] = Field(
         default="lru_freq", description="Which block leaves host memory first."
     )

@@ -30,7 +30,10 @@ class RefusedError(Exception):
 
 
 class Deposit:
-    """Makes room, writes and puts in place; a disk that is full or fails is left alone a while."""
+    """Makes room, writes and puts in place.
+
+    A disk that is full or fails, or a folder that somebody keeps locked, is left alone a while.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Deposit:
         self._keyring = keyring
         self._refresh = refresh
         self._paused_until = 0.0
+        self._paused_for = RefusalReason.DISK_FULL
 
     def put(
         self, header: Header, body: bytes | memoryview, path: Path, *, replace: bool
@@ -78,7 +82,7 @@ class Deposit:
             RefusedError: If it does not get in.
         """
         if time.monotonic() < self._paused_until:
-            raise RefusedError(RefusalReason.DISK_FULL)
+            raise RefusedError(self._paused_for)
         header, stored = encrypted(header, body, self._keyring)
         if stored is None:
             raise RefusedError(RefusalReason.NO_KEY)
@@ -92,7 +96,7 @@ class Deposit:
                 finally:
                     os.close(descriptor)
                 ours = self._directory.commit(temporary, path, self._file_bytes, replace=replace)
-            except OSError:
+            except BaseException:
                 self._directory.abandon(temporary, self._file_bytes)
                 raise
         except OSError as exc:
@@ -115,7 +119,9 @@ class Deposit:
                 looked_again = True
 
     def _failed(self, exc: OSError) -> RefusedError:
-        if exc.errno in DISK_ERRORS:
+        full = exc.errno in DISK_ERRORS
+        reason = RefusalReason.DISK_FULL if full else RefusalReason.ERROR
+        if full or isinstance(exc, TimeoutError):
+            self._paused_for = reason
             self._paused_until = time.monotonic() + FULL_PAUSE_SECONDS
-            return RefusedError(RefusalReason.DISK_FULL)
-        return RefusedError(RefusalReason.ERROR)
+        return RefusedError(reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from sys import intern
 
 from prefixctl.core.policy.blocks import Blocks
@@ -80,6 +81,15 @@ class Entry:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Owner:
+    """Who has blocks here, and the number by which the policy knows it."""
+
+    tag: bytes
+    number: int
+    blocks: int = 0
+
+
 class Index:
     """Blocks by key, ordered by a policy; not safe to use from several threads at once.
 
@@ -101,7 +111,6 @@ class Index:
         self._clock = clock
         self._rules = rules
         self._now: float | None = None
-        self._owners = {NO_OWNER: (NO_OWNER, 0)}
         self._wanted: dict[bytes, None] = {}
         self._retiring: list[bytes] = []
         self._none_retired_at = -LOOK_AGAIN_SECONDS
@@ -116,6 +125,8 @@ class Index:
         self.oldest = float("inf")
         self._keys: dict[int, bytes] = {}
         self._labels: dict[str, set[bytes]] = {}
+        self._owners: dict[bytes, _Owner] = {}
+        self._numbers = count(1)
         self._entering: set[bytes] = set()
         self._orphans: dict[bytes, set[bytes]] = {}
         self._parted: set[bytes] = set()
@@ -177,14 +188,18 @@ class Index:
         key = header.key
         slot = self._free_slots.pop() if self._free_slots else next(self._fresh_slots)
         parent = self.entries.get(header.parent)
-        name, owner = self._owners.setdefault(header.owner, (header.owner, len(self._owners)))
+        owner = self._owners.get(header.owner)
+        if owner is None:
+            number = next(self._numbers) if header.owner != NO_OWNER else 0
+            owner = self._owners[header.owner] = _Owner(tag=header.owner, number=number)
+        owner.blocks += 1
         self.entries[key] = Entry(
             key=key,
             slot=slot,
             used=used,
             noted=used,
             label=intern(header.label),
-            owner=name,
+            owner=owner.tag,
             depth=header.depth,
             parent=header.parent if parent is None else parent.key,
         )
@@ -192,7 +207,7 @@ class Index:
         self._keys[slot] = key
         self._labels.setdefault(header.label, set()).add(key)
         keys: list[Hashable] = [key]
-        self._policy.admit([slot], keys, None if parent is None else parent.slot, owner)
+        self._policy.admit([slot], keys, None if parent is None else parent.slot, owner.number)
         self._blocks.depth[slot] = header.depth
         if parent is None and header.parent:
             self._orphans.setdefault(header.parent, set()).add(key)
@@ -339,6 +354,10 @@ class Index:
         del self.entries[entry.key]
         del self._keys[entry.slot]
         self._labels[entry.label].discard(entry.key)
+        owner = self._owners[entry.owner]
+        owner.blocks -= 1
+        if not owner.blocks:
+            del self._owners[entry.owner]
         self._entering.discard(entry.key)
         if self._blocks.children[entry.slot]:
             self._parted.add(entry.key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
 import os
 import re
 import secrets
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import NO_OWNER, BadBlockError, Header, MissCause, owner_tag
-from prefixctl.tiers.files import FILE_MODE, write_privately
+from prefixctl.tiers.files import FILE_MODE, lock_file, temporary_name, write_privately
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -52,6 +51,7 @@ class KeyRing:
         self._lock = Lock()
         self._stamp: tuple[int, ...] | None = None
         self._ciphers: dict[bytes, AESGCM] = {}
+        self.readings = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -73,6 +73,7 @@ class KeyRing:
                     )
                 self._ciphers = _ciphers(_read(self.path), self._names_of)
                 self._stamp = stamp
+                self.readings += 1
 
     def _cipher(self, owner: bytes) -> AESGCM | None:
         """An owner's own, else the one for everybody else."""
@@ -165,7 +166,14 @@ def _locked(path: Path) -> Iterator[None]:
             f"the tier's keys cannot be changed: {exc.strerror}", path=str(path)
         ) from exc
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            lock_file(descriptor)
+        except TimeoutError as exc:
+            raise InputError(
+                f"the tier's keys are {exc.strerror}",
+                path=str(path),
+                hint="a process that was stopped keeps them; let that go on, or end it",
+            ) from exc
         yield
     finally:
         os.close(descriptor)
@@ -185,7 +193,7 @@ def _write(path: Path, keys: dict[str, bytes]) -> None:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what a writer that was killed has left: it holds keys."""
-    name = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}")
+    name = re.compile(re.escape(temporary_name(path, "")) + "[0-9a-f]+")
     for entry in list(path.parent.iterdir()):
         if name.fullmatch(entry.name):
             entry.unlink(missing_ok=True)

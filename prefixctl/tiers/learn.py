@@ -12,7 +12,7 @@ from typing import TypeVar
 from prefixctl.tiers.block import footprint_bytes
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.directory import BLOCK_SUFFIX, TierDirectory, block_name
-from prefixctl.tiers.files import File, file_size
+from prefixctl.tiers.files import STUCK, File, look
 from prefixctl.tiers.index import Found, Index, by_depth, by_use
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.read import find_headers, read_headers
@@ -81,11 +81,11 @@ class Learner:
         self._directory.recount(see)
         found, damaged = read_headers(unknown, self._material.digest, self._file_bytes)
         for path in damaged:
-            with self._directory.locked():
+            with self._directory.locked(), suppress(*STUCK):
                 if self._directory.remove(Path(path)):
                     self._counters.evicted(EvictionReason.DAMAGED)
         # What was written while the folder was read is not among them, and yet there.
-        self._forget([key for key in known - there if self._is_gone(key)])
+        self.forget([key for key in known - there if self._is_gone(key)])
         self._enter(found, slots)
 
     def find(self, keys: Iterable[bytes]) -> None:
@@ -95,15 +95,16 @@ class Learner:
         with self._lock:
             self._index.add_all(found)
 
-    def _forget(self, keys: Sequence[bytes]) -> None:
-        """The deepest first, so that nothing is without what it hangs on."""
+    def forget(self, keys: Sequence[bytes]) -> int:
+        """The deepest first, so that nothing is without what it hangs on; how many there were."""
         with self._lock:
             entries = [e for key in keys if (e := self._index.entries.get(key)) is not None]
         entries.sort(key=lambda e: e.depth, reverse=True)
+        forgotten = 0
         for batch in _batches(entries):
             with self._lock:
-                for entry in batch:
-                    self._index.remove(entry.key)
+                forgotten += sum(self._index.remove(entry.key) is not None for entry in batch)
+        return forgotten
 
     def _enter(self, found: Sequence[Found], slots: int) -> None:
         with self._lock:
@@ -117,8 +118,12 @@ class Learner:
                 self._index.release(batch)
 
     def _is_gone(self, key: bytes) -> bool:
-        with suppress(OSError):
-            return file_size(self._path(key)) is None
+        try:
+            look(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
         return False
 
     def _path(self, key: bytes) -> Path:

@@ -47,17 +47,19 @@ class RankedBlocks:
     def put(self, place: Place, parts: Sequence[bytes | memoryview]) -> bool:
         """Store all parts and announce the block, or leave nothing of it.
 
-        Parts of an earlier try are replaced: they may be of another version.
+        True says that all of it lay on the disks at the end: a full store may have evicted a part
+        meanwhile. Parts of an earlier try are replaced: they may be of another version.
         """
         sums = b"".join(checksum(part) for part in parts)
-        if self._announced(place.key) == self._version + sums:
+        announced = self._version + sums
+        if self._announced(place.key) == announced and self._is_whole(place.key):
             return True
         self.discard(place.key)
         for store, part in zip(self._ranks, parts, strict=True):
             if not store.put(place, part):
                 self.discard(place.key)
                 return False
-        if not self._markers.put(place, self._version + sums):
+        if not self._markers.put(place, announced) or not self._is_whole(place.key):
             self.discard(place.key)
             return False
         return True
@@ -84,6 +86,9 @@ class RankedBlocks:
         self._markers.discard(key)
         for store in self._ranks:
             store.discard(key)
+
+    def _is_whole(self, key: bytes) -> bool:
+        return all(store.is_there(key) for store in (*self._ranks, self._markers))
 
     def _announced(self, key: bytes) -> bytes | None:
         body = bytearray(self._markers.block_bytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -20,15 +20,14 @@ from prefixctl.tiers.block import (
     unpack,
 )
 from prefixctl.tiers.directory import BLOCK_SUFFIX
-from prefixctl.tiers.files import File
-from prefixctl.tiers.keyring import KeyRing
+from prefixctl.tiers.files import File, check_way, look, open_file, space_of
+from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 
 READERS = 8
 """Threads that read headers: a cold disk answers several at once."""
 BATCH = 512
 PASSING = frozenset({errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 """Errors that say nothing about the file."""
-FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def read_block(
@@ -50,15 +49,15 @@ def read_block(
         BadBlockError: If it must not be served.
         OSError: If the file cannot be read.
     """
-    descriptor = os.open(path, FLAGS)
+    descriptor, status = open_file(path)
     try:
-        status = os.fstat(descriptor)
+        check_way(path)
         head = bytearray(HEADER_BYTES)
         if keyring is None:
             stored: memoryview = into
             got = os.preadv(descriptor, [head, into], 0)
         else:
-            buffer = bytearray(max(status.st_size - HEADER_BYTES, 0))
+            buffer = bytearray(min(max(status.st_size - HEADER_BYTES, 0), len(into) + TAG_BYTES))
             stored = memoryview(buffer)
             got = os.preadv(descriptor, [head, buffer], 0)
     finally:
@@ -76,8 +75,16 @@ def read_block(
     return header, status.st_mtime
 
 
+def _ignored(path: str) -> None:
+    """It is found when somebody asks for it."""
+
+
 def read_headers(
-    files: Iterable[File], material: bytes | None, file_bytes: int | None
+    files: Iterable[File],
+    material: bytes | None,
+    file_bytes: int | None,
+    *,
+    unseen: Callable[[str], object] = _ignored,
 ) -> tuple[list[tuple[Header, float]], list[str]]:
     """The headers of blocks with the time of their last use, and the files that are none.
 
@@ -87,14 +94,10 @@ def read_headers(
         files: Path, disk space and last use.
         material: What they must be of, None for any.
         file_bytes: What their size must be, None for any.
+        unseen: Told of files that could not be looked at for now: they are in neither list.
     """
-    found: list[tuple[Header, float]] = []
-    damaged: list[str] = []
     todo = iter(files)
-
-    def batches() -> Iterator[list[File]]:
-        while batch := list(islice(todo, BATCH)):
-            yield batch
+    batches = iter(lambda: list(islice(todo, BATCH)), [])
 
     def read(batch: list[File]) -> list[tuple[str, float, Header | None]]:
         kept = []
@@ -104,10 +107,14 @@ def read_headers(
             except OSError as exc:
                 if exc.errno not in PASSING:
                     kept.append((path, used, None))
+                elif exc.errno != errno.ENOENT:
+                    unseen(path)
         return kept
 
+    found: list[tuple[Header, float]] = []
+    damaged: list[str] = []
     with ThreadPoolExecutor(READERS, thread_name_prefix="prefixctl-tier-scan") as pool:
-        for batch in pool.map(read, batches()):
+        for batch in pool.map(read, batches):
             for path, used, header in batch:
                 if header is None:
                     damaged.append(path)
@@ -123,18 +130,18 @@ def find_headers(
     files = []
     for path in paths:
         with suppress(OSError):
-            status = path.stat()
-            files.append((str(path), footprint_bytes(status.st_size), status.st_mtime))
+            status = look(path)
+            files.append((str(path), space_of(status), status.st_mtime))
     return read_headers(files, material, file_bytes)[0] if files else []
 
 
 def _read_header(path: str, material: bytes | None, file_bytes: int | None) -> Header | None:
-    descriptor = os.open(path, FLAGS)
+    descriptor, status = open_file(path)
     try:
         data = os.pread(descriptor, HEADER_BYTES, 0)
-        size = os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
+    size = status.st_size
     try:
         header = unpack(data)
     except BadBlockError:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.directory import TierDirectory, block_name
+from prefixctl.tiers.files import STUCK
 from prefixctl.tiers.index import Entry, Index
 from prefixctl.tiers.lookout import Lookout
 
@@ -34,6 +36,7 @@ class Room:
         index: Index,
         lock: Lock,
         counters: TierCounters,
+        footprint: int,
     ) -> None:
         """Nothing is evicted before space is short.
 
@@ -44,6 +47,7 @@ class Room:
             index: Of our own blocks.
             lock: Guards the index.
             counters: Where evictions are counted.
+            footprint: Disk space of one of our blocks.
         """
         self._directory = directory
         self._folder = directory.path / material
@@ -51,6 +55,7 @@ class Room:
         self._index = index
         self._lock = lock
         self._counters = counters
+        self._footprint = footprint
         self._spare: Entry | None = None
 
     def make(self, size: int) -> bool | None:
@@ -108,12 +113,12 @@ class Room:
             left = self._lookout.others.left(float("inf") if own is None else own[0].used)
             if left is not None:
                 self._spare = None if own is None else own[0]
-                if self._directory.remove(Path(left)):
+                if self._remove(Path(left)):
                     self._counters.evicted(EvictionReason.OLD_MODEL)
                     return True
             elif own is None:
                 return False
-            elif self._directory.remove(own[1]):
+            elif self._remove(own[1], self._footprint):
                 self._counters.evicted(EvictionReason.SPACE)
                 return True
 
@@ -128,7 +133,7 @@ class Room:
 
     def _remove_other(self, choose: Callable[[], str | None], reason: EvictionReason) -> bool:
         while (path := choose()) is not None:
-            if self._directory.remove(Path(path)):
+            if self._remove(Path(path)):
                 self._counters.evicted(reason)
                 return True
         return False
@@ -140,9 +145,15 @@ class Room:
         chances: int = SECOND_CHANCES,
     ) -> bool:
         while (victim := self._victim(choose, chances)) is not None:
-            if self._directory.remove(victim[1]):
+            if self._remove(victim[1], self._footprint):
                 self._counters.evicted(reason)
                 return True
+        return False
+
+    def _remove(self, path: Path, most: int | None = None) -> bool:
+        """Remove a file; False if it is not there or cannot be, and another one has to go."""
+        with suppress(*STUCK):
+            return self._directory.remove(path, most)
         return False
 
     def _victim(
@@ -162,7 +173,7 @@ class Room:
     def _used_since(self, entry: Entry, path: Path) -> bool:
         """Whether another process used the block after us; then it is entered again."""
         try:
-            used = path.stat().st_mtime
+            used = path.lstat().st_mtime
         except OSError:
             return False
         if used <= max(entry.used, entry.noted) + CLOCK_SLACK_SECONDS:

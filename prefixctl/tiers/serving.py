@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from prefixctl.tiers.directory import SHORT_NAME
-from prefixctl.tiers.files import FOLDER_MODE, write_privately
+from prefixctl.tiers.files import FOLDER_MODE, read_note, write_privately
 
 FOLDER = "serving"
 
 
 def note_serving(path: Path, configuration: str, material: str, *, model: str = "") -> None:
     """Note that servers of a configuration use the blocks of a model.
+
+    A disk that is full or fails notes nothing: what was noted before stays.
 
     Args:
         path: The tier's folder.
@@ -21,10 +24,11 @@ def note_serving(path: Path, configuration: str, material: str, *, model: str = 
         model: What salts call the model.
     """
     folder = path / FOLDER
-    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
     note = {"material": material, "model": model}
     if _read(folder / configuration[:SHORT_NAME]) != note:
-        write_privately(folder / configuration[:SHORT_NAME], json.dumps(note))
+        with suppress(OSError):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            write_privately(folder / configuration[:SHORT_NAME], json.dumps(note))
 
 
 def serving(path: Path, configuration: str) -> str | None:
@@ -44,8 +48,8 @@ def served_models(path: Path) -> set[str]:
 def _read(file: Path) -> dict[str, str]:
     """A note; an empty one if there is none that can be read."""
     try:
-        note = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        note = json.loads(read_note(file))
+    except (OSError, ValueError, RecursionError):
         return {}
     good = isinstance(note, dict) and all(isinstance(value, str) for value in note.values())
     return note if good else {}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,6 +29,7 @@ from prefixctl.tiers.block import (
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.deposit import Deposit, RefusedError
 from prefixctl.tiers.directory import TierDirectory, block_name
+from prefixctl.tiers.files import look, told
 from prefixctl.tiers.index import Entry, Index, Rules
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 from prefixctl.tiers.learn import Learner
@@ -98,24 +100,34 @@ class BlockStore:
                 path=str(path),
                 hint="make the tier larger",
             )
-        self.directory = TierDirectory(path)
-        self._folder = self.directory.introduce(
-            material.folder,
-            {"material": material.digest.hex(), "block_bytes": block_bytes, **material.facts},
-            clock(),
-            max_bytes,
-        )
         self._lock = Lock()
-        self._index = Index(slots=max_bytes // self._footprint + 1, rules=self._rules, clock=clock)
         self._bad: dict[bytes, MissCause] = {}
+        self._readings = 0 if keyring is None else keyring.readings
+        self.directory = TierDirectory(path)
+        with ExitStack() as undo, told(path):
+            undo.callback(self.directory.close)
+            self._folder = self.directory.introduce(
+                material.folder,
+                {"material": material.digest.hex(), "block_bytes": block_bytes, **material.facts},
+                clock(),
+                max_bytes,
+            )
+            self._start(SteadyTime(clock, elapsed))
+            undo.pop_all()
+
+    def _start(self, time_now: Callable[[], float]) -> None:
+        """Learn what is there, and make it fit."""
+        material, max_bytes = self._material, self.max_bytes
+        slots = max_bytes // self._footprint + 1
+        self._index = Index(slots=slots, rules=self._rules, clock=self._clock)
         self._lookout = Lookout(
             self.directory,
             material.folder,
             index=self._index,
             lock=self._lock,
             max_bytes=max_bytes,
-            ttl_seconds=ttl,
-            time_now=SteadyTime(clock, elapsed),
+            ttl_seconds=self._rules.ttl_seconds,
+            time_now=time_now,
         )
         room = Room(
             self.directory,
@@ -124,6 +136,7 @@ class BlockStore:
             index=self._index,
             lock=self._lock,
             counters=self.counters,
+            footprint=self._footprint,
         )
         self._learner = Learner(
             self.directory,
@@ -138,11 +151,11 @@ class BlockStore:
             self._lookout,
             room,
             file_bytes=self._file_bytes,
-            keyring=keyring,
-            refresh=self.refresh,
+            keyring=self._keyring,
+            refresh=self._refresh,
         )
-        self.refresh()
-        self._lookout.look(0, self.refresh)
+        self._refresh()
+        self._lookout.look(0, self._refresh)
         room.shrink()
 
     def contains(self, key: bytes) -> bool:
@@ -151,6 +164,7 @@ class BlockStore:
         Waits for the index, which nobody holds for long; looks at the disk's directory if the block
         is not known.
         """
+        self._forgive()
         with self._lock:
             cause = self._bad.get(key)
             known = key in self._index.entries and not self._index.is_expired(key)
@@ -172,6 +186,7 @@ class BlockStore:
         try:
             if self._keyring is not None:
                 self._keyring.refresh()
+                self._forgive()
             header, used = self._read(path, key, into)
         except BadBlockError as bad:
             self._reject(key, path, bad.cause, useless=bad.useless)
@@ -218,10 +233,11 @@ class BlockStore:
             return True
         path = self._folder / block_name(place.key)
         if not replace:
-            used = _last_use(path)
-            if used is not None and not self._is_old(used):
-                return True
-            replace = used is not None
+            with suppress(OSError):  # what is wrong there shows when the block is written
+                status = look(path)
+                if stat.S_ISREG(status.st_mode) and not self._is_old(status.st_mtime):
+                    return True
+                replace = True
         started = time.perf_counter()
         header = place.header(
             material=self._material.digest,
@@ -244,6 +260,14 @@ class BlockStore:
             self._index.add(stored, stored.created)
         self.counters.stored(time.perf_counter() - started)
         return True
+
+    def _forgive(self) -> None:
+        """Once the keys have changed, blocks for which none fitted are looked at again."""
+        if self._keyring is None or self._keyring.readings == self._readings:
+            return
+        with self._lock:
+            self._readings = self._keyring.readings
+            self._bad = {k: c for k, c in self._bad.items() if c is not MissCause.FOREIGN}
 
     def keys(self) -> list[bytes]:
         """The keys that this process knows of."""
@@ -290,18 +314,40 @@ class BlockStore:
         self._note([entry for entry in kept if self._is_stale(entry, now)], now)
 
     def discard(self, key: bytes) -> None:
-        """Remove a block, if it is there."""
-        with self.directory.locked():
-            self.directory.remove(self._folder / block_name(key))
+        """Remove a block, if it is there and can be."""
+        with suppress(OSError), self.directory.locked():
+            self.directory.remove(self._folder / block_name(key), self._footprint)
         with self._lock:
             self._index.remove(key)
             self._bad.pop(key, None)
 
+    def forget(self, tags: Collection[bytes]) -> int:
+        """Let go of all blocks of these owners, whose files somebody removes.
+
+        What they ask for later is stored again.
+
+        Returns:
+            How many blocks there were.
+        """
+        with self._lock:
+            keys = [key for key, entry in self._index.entries.items() if entry.owner in tags]
+        forgotten = self._learner.forget(keys)
+        self.counters.evicted(EvictionReason.PURGED, forgotten)
+        return forgotten
+
+    def is_there(self, key: bytes) -> bool:
+        """Whether a block that has not expired lies on the disk; nothing is counted."""
+        return self._look(key) is None
+
     def refresh(self) -> None:
         """Learn what other processes have written and removed, and set the total right.
 
-        Files that are no blocks are removed.
+        Files that are no blocks are removed. A disk that fails is read another time.
         """
+        with suppress(OSError):
+            self._refresh()
+
+    def _refresh(self) -> None:
         self._learner.refresh(self._lookout.bound // self._footprint + 1)
 
     def snapshot(self) -> dict[str, Any]:
@@ -329,12 +375,13 @@ class BlockStore:
         for entry in entries:
             entry.noted = now
             with suppress(OSError):
-                os.utime(self._folder / block_name(entry.key), (now, now))
+                path = self._folder / block_name(entry.key)
+                os.utime(path, (now, now), follow_symlinks=False)
 
     def _look(self, key: bytes) -> MissCause | None:
         """Why a block that is not in the index is not there; None if its file is."""
         try:
-            status = (self._folder / block_name(key)).stat()
+            status = look(self._folder / block_name(key))
         except FileNotFoundError:
             return MissCause.ABSENT
         except OSError:
@@ -360,8 +407,8 @@ class BlockStore:
         self.counters.miss(cause)
         gone = cause is MissCause.ABSENT
         if useless:
-            with self.directory.locked(), suppress(OSError):
-                if self.directory.remove(path):
+            with suppress(OSError), self.directory.locked():
+                if self.directory.remove(path, self._footprint):
                     self.counters.evicted(EvictionReason.DAMAGED)
                 gone = True
         with self._lock:
@@ -370,11 +417,3 @@ class BlockStore:
                 self._bad.pop(key, None)
             elif cause is not MissCause.EXPIRED and (cause is not MissCause.UNREADABLE or useless):
                 self._bad[key] = cause
-
-
-def _last_use(path: Path) -> float | None:
-    """When a file was last used, None if there is none."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import NO_OWNER, Header, footprint_bytes
 from prefixctl.tiers.directory import BLOCK_SUFFIX, TierFolder
+from prefixctl.tiers.files import look, space_of
 from prefixctl.tiers.index import Found, Index, Rules, expired
 from prefixctl.tiers.others import Others, standings
 from prefixctl.tiers.read import read_headers
@@ -84,7 +85,7 @@ class TierView:
 
 def is_tier(path: Path) -> bool:
     """Whether a folder is a tier's."""
-    return (path / "total").is_file()
+    return TierFolder(path).is_tier()
 
 
 def check_tier(path: Path) -> None:
@@ -133,19 +134,19 @@ def block_headers(path: Path, model: str, hashes: Iterable[bytes]) -> list[tuple
         hashes: Block hashes; a key is one of them and the number of a cache group, of which any
             counts.
     """
-    about = TierFolder(path).about(model) or {}
+    folder = TierFolder(path)
     files = [
-        (str(file), status.st_size, status.st_mtime)
+        (str(file), space_of(status), status.st_mtime)
         for name in (block.hex() for block in hashes)
-        for file in (path / model / name[:2]).glob(f"{name}????????{BLOCK_SUFFIX}")
+        for file in (folder.path / model / name[:2]).glob(f"{name}????????{BLOCK_SUFFIX}")
         if (status := _status(file)) is not None
     ]
-    return read_headers(files, bytes.fromhex(str(about.get("material", ""))), None)[0]
+    return read_headers(files, folder.digest(model), None)[0]
 
 
 def _status(file: Path) -> os.stat_result | None:
     try:
-        return file.stat()
+        return look(file)
     except OSError:
         return None
 
@@ -158,7 +159,7 @@ def _model(
     versions = Counter(header.label for header, _ in found if header.label)
     return StoredModel(
         folder=name,
-        created=float(about.get("created", 0.0)),
+        created=about.get("created", 0.0),
         weights=str(about.get("weights", "")),
         blocks=len(found),
         bytes=sum(footprint_bytes(header.file_bytes) for header, _ in found),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import (
     HEADER_BYTES,
+    MOST_DEPTH,
     MOST_KEY_BYTES,
     MOST_LABEL_BYTES,
     NO_OWNER,
@@ -54,9 +55,11 @@ class Place:
         )
 
     def check(self) -> None:
-        """Raise ValueError if keys or label do not fit into a header."""
+        """Raise ValueError if keys, depth or label do not fit into a header."""
         if not 0 < len(self.key) <= MOST_KEY_BYTES or len(self.parent) > MOST_KEY_BYTES:
             raise ValueError(f"keys have 1 to {MOST_KEY_BYTES} bytes")
+        if not 0 <= self.depth <= MOST_DEPTH:
+            raise ValueError(f"a block has 0 to {MOST_DEPTH:,} blocks before it")
         if len(self.label.encode()) > MOST_LABEL_BYTES:
             raise ValueError(f"a label has at most {MOST_LABEL_BYTES} bytes")
 

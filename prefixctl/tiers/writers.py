@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from prefixctl.tiers.files import entries, open_file
+
 NOTE_BYTES = 4096
 
 
@@ -38,13 +40,9 @@ def writers(folder: Path) -> Iterator[tuple[Path, Writer | None]]:
 
     A lock that others may hold at the same time is tried, so lookers do not see each other.
     """
-    try:
-        paths = sorted(folder.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for path in paths:
+    for path in sorted(Path(entry.path) for entry in entries(folder)):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor, _ = open_file(path)
         except OSError:
             continue
         try:

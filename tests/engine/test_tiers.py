@@ -302,7 +302,7 @@ def test_a_client_that_says_nothing_but_an_owner_gets_none():
     seen = []
     connector = GovernedConnector.__new__(GovernedConnector)
     connector._secret = Secret(b"0123456789abcdef")
-    connector._adapters_named = False
+    connector._adapter, connector._adapters = None, {}
     connector.connector_scheduler = SimpleNamespace(on_new_request=seen.append)
     connector.on_new_request(request)
     assert seen == [request]

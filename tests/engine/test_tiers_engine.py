@@ -464,7 +464,7 @@ def test_a_load_that_was_on_its_way_when_the_weights_were_replaced_is_dropped(en
 
 
 def test_a_named_adapter_that_is_loaded_again_closes_the_disk(engine, watched):
-    engine.connector._adapters_named = True
+    engine.connector._adapter = "sha256:named"
     core = core_of(engine.connector)
     core.add_lora(SimpleNamespace(lora_name="a", load_inplace=False))
     assert not engine.tier.closed

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.vllm
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's, at import
+]
 
 
 @pytest.fixture
@@ -85,3 +88,31 @@ def test_without_weights_the_operator_has_to_name_them(tmp_path):
     with pytest.raises(InputError, match="no file of weights") as caught:
         fingerprint(tmp_path)
     assert "weights_fingerprint" in str(caught.value.hint)
+
+
+def test_only_the_adapter_that_is_named_uses_the_tiers(tmp_path, folder):
+    from types import SimpleNamespace
+
+    from prefixctl.engine.weights import fingerprint
+    from prefixctl.vllm_plugin.tiers.connector import GovernedConnector
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "adapter_model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    connector = GovernedConnector.__new__(GovernedConnector)
+    connector._adapter, connector._adapters, connector._secret = fingerprint(other), {}, None
+    connector.connector_scheduler = SimpleNamespace(on_new_request=lambda _: None)
+
+    def skips(path: Path, number: int) -> bool:
+        lora = SimpleNamespace(lora_name="a", lora_path=str(path), lora_int_id=number)
+        request = SimpleNamespace(
+            sampling_params=None, cache_salt=None, lora_request=lora, kv_transfer_params=None
+        )
+        connector.on_new_request(request)
+        return request.kv_transfer_params is not None
+
+    assert not skips(other, 1)
+    assert skips(folder, 2), "another adapter"
+    assert skips(tmp_path / "gone", 3)
+    change(other / "adapter_model.safetensors", 100_000, 5_000_000)
+    assert skips(other, 4), "it was trained again in place"

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tiered import (
+    BLOCK,
     TOKEN,
     ask_all,
     counted,
@@ -102,11 +103,15 @@ def plain_pieces(path: Path, keyring: KeyRing) -> list[bytes]:
     return [plain[at : at + PIECE_BYTES] for at in range(0, len(plain) - PIECE_BYTES, 8192)]
 
 
-def test_a_full_disk_stops_stores_alone_until_there_is_room(model_folder, tmp_path):
+def test_a_full_disk_stops_stores_until_there_is_room_and_new_weights_for_good(
+    model_folder, tmp_path
+):
     with small_disk(tmp_path / "disk", "6m") as disk:
-        config = with_nvme(tiers_of(model_folder, tmp_path), path=disk / "tier")
+        config = tiers_of(model_folder, tmp_path, environment={"VLLM_SERVER_DEV_MODE": "1"})
+        config = with_nvme(config, path=disk / "tier")
         requests = [request_of(seed, 200) for seed in range(12)]
-        with tiered(config, tmp_path / "server.log") as (engine, _):
+        log = tmp_path / "server.log"
+        with tiered(config, log) as (engine, server):
             cold = ask_all(engine, requests)
             again = ask_all(engine, requests)
             assert not any(differs(a, b) for a, b in zip(cold, again, strict=True))
@@ -126,6 +131,34 @@ def test_a_full_disk_stops_stores_alone_until_there_is_room(model_folder, tmp_pa
             last = ask_all(engine, requests)
             assert not any(differs(a, b) for a, b in zip(cold, last, strict=True))
             assert counted(engine, "misses", "checksum") == 0
+            check_new_weights(engine, server.url)
+    said = [line for line in log.read_text().splitlines() if "neither serves nor stores" in line]
+    assert len(said) == 1
+    assert "reload_weights was called on the workers" in said[0]
+
+
+def check_new_weights(engine, url: str) -> None:
+    """Once weights are loaded again in a running server its disk tier is left alone."""
+    requests = [request_of(seed, 200) for seed in (201, 202)]
+
+    def post(path: str, **more) -> None:
+        httpx.post(f"{url}/{path}", timeout=60, trust_env=False, **more).raise_for_status()
+
+    def reset() -> None:
+        post("reset_prefix_cache", params={"reset_external": "true"})
+
+    before = counted(engine, "stored_blocks")
+    wanted = before + sum(c.use.prompt_tokens // BLOCK for c in ask_all(engine, requests))
+    wait_until(lambda: counted(engine, "stored_blocks") >= wanted, "they were not stored")
+    reset()
+    ask_all(engine, [request_of(99, 40)])  # the first request after a reset may miss
+    assert whole(ask_all(engine, requests))
+    assert counted(engine, "closed") == 0
+    post("collective_rpc", json={"method": "reload_weights"})
+    reset()
+    assert [c.use.cached_tokens for c in ask_all(engine, requests)] == [0, 0]
+    wait_until(lambda: counted(engine, "closed") == 1, "the page does not say it")
+    assert counted(engine, "refused_blocks", 'reason="weights_replaced"') > 0
 
 
 def test_two_servers_share_a_folder_under_load(model_folder, tmp_path):

@@ -154,7 +154,7 @@ def connector_over(manager, config):
     )
     connector = GovernedConnector.__new__(GovernedConnector)
     connector._secret = Secret(b"a secret of tests only")
-    connector._adapters_named = False
+    connector._adapter, connector._adapters = None, {}
     connector._stale, connector._replaced = Counter(), False
     connector._kv_cache_config = cache
     connector.connector_scheduler = OffloadingConnectorScheduler(spec, vllm, cache)

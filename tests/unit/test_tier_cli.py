@@ -676,8 +676,9 @@ def test_what_a_server_could_not_read_is_not_held(project):
 
 
 def test_serve_takes_no_folder_of_others_for_the_tier(project):
-    (project / "tier").mkdir()
-    assert check_tiers(config_of(project, PLAIN)) == []
+    for name in ("lost+found", "temporary"):
+        assert check_tiers(config_of(project, PLAIN)) == []
+        (project / "tier" / name).mkdir(parents=True)
     (project / "tier" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
         check_tiers(config_of(project, PLAIN))
@@ -688,6 +689,9 @@ def test_serve_takes_no_folder_of_others_for_the_tier(project):
 def test_serve_wants_host_memory_that_the_machine_has(project):
     with pytest.raises(InputError, match="/dev/shm"):
         check_tiers(config_of(project, PLAIN.replace("host_gib: 2", "host_gib: 900000")))
+    ranks = PLAIN.replace("host_gib: 2", "host_gib: 0.1") + "server: {data_parallel_size: 100000}\n"
+    with pytest.raises(InputError, match="each of 100000 data-parallel ranks"):
+        check_tiers(config_of(project, ranks))
 
 
 def test_purge_proves_nothing_where_no_tier_is(project):
@@ -700,3 +704,26 @@ def test_purge_proves_nothing_where_no_tier_is(project):
     assert "nothing of shop was found" in done.output
     for name in ("*", "group:shop", "two words"):
         assert isinstance(run(project, "purge", name).exception, UsageError)
+
+
+def test_precompute_runs_an_engine_that_nobody_else_reaches(project, monkeypatch):
+    from prefixctl.api import precompute
+
+    seen = {}
+    monkeypatch.setattr(precompute, "Server", lambda command, **more: seen.update(
+        command=command, **more))  # fmt: skip
+    text = PLAIN + (
+        "server: {host: 0.0.0.0, kv_events_endpoint: 'tcp://*:5557', api_server_count: 2}\n"
+        "prefix_cache: {pins: {live: true}}\n"
+        "gateway: {enabled: true, keys_file: k}\n"
+    )
+    config = config_of(project, text)
+    precompute._engine(config, "tiny", Secret(b"0123456789abcdef"), project / "log")
+    arguments = " ".join(seen["command"].arguments)
+    assert seen["command"].host == "127.0.0.1"
+    assert "--host 127.0.0.1" in arguments
+    assert "5557" not in arguments
+    assert "gateway" not in arguments
+    assert "--kv-transfer-config" in arguments
+    assert "PREFIXCTL_TARGET" not in {**seen["environment"], **seen["command"].environment}
+    assert seen["environment"]["PREFIXCTL_ENDS_WITH"] == str(os.getpid())

@@ -7,11 +7,13 @@ import signal
 import threading
 
 import pytest
+from tiering import key_of, load, open_store, put
 
 from prefixctl.errors import InputError
 from prefixctl.tiers import keyring
+from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.files import write_privately
-from prefixctl.tiers.keyring import create_key, destroy_key
+from prefixctl.tiers.keyring import KeyRing, create_key, destroy_key
 
 
 @pytest.fixture
@@ -117,3 +119,29 @@ def test_what_a_killed_writer_left_is_removed_with_the_key(keys):
 def test_a_key_file_in_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(InputError, match="cannot be changed"):
         create_key(tmp_path / "no" / "keys", "shop")
+
+
+def test_a_dated_copy_of_the_key_file_stays(tmp_path):
+    path = tmp_path / "tier.keys"
+    create_key(path, "shop")
+    copy = tmp_path / "tier.keys.20261130"
+    copy.write_bytes(path.read_bytes())
+    create_key(path, "bank")
+    assert copy.exists()
+
+
+def test_a_key_that_comes_back_opens_its_blocks_again(tmp_path):
+    keys = tmp_path / "keys"
+    create_key(keys, "shop")
+    create_key(keys, "bank")
+    store = open_store(tmp_path / "tier", keyring=KeyRing(keys))
+    for chain, owner in enumerate(("shop", "bank")):
+        put(store, 0, chain, owner=owner_tag(owner))
+    saved = keys.read_bytes()
+    destroy_key(keys, "shop")
+    assert load(store, 0) == "foreign"
+    assert not store.contains(key_of(0))
+    keys.write_bytes(saved)
+    assert load(store, 0, 1) == "hit"
+    assert store.contains(key_of(0))
+    assert load(store, 0) == "hit"

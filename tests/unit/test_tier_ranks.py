@@ -138,3 +138,16 @@ def test_another_version_is_a_miss(tmp_path):
     assert load(newer, 0) == "foreign"
     assert newer.put(place(0), parts(0))
     assert load(newer, 0) == "hit"
+
+
+def test_a_block_whose_part_a_full_store_has_evicted_is_not_announced(tmp_path):
+    ranks = [open_store(tmp_path / str(rank), blocks=2) for rank in range(RANKS)]
+    markers = open_store(tmp_path / "markers", block_bytes=marker_bytes(RANKS))
+    blocks = RankedBlocks(ranks, markers, version="support@3")
+    for number in range(3):
+        assert blocks.put(place(number), parts(number))
+    assert not all(file_of(ranks[0], number).exists() for number in range(3))
+    for number in range(3):
+        if blocks.put(place(number), parts(number)):
+            assert load(blocks, number) == "hit"
+        assert all(file_of(store, number).exists() for store in ranks)

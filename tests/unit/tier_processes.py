@@ -156,18 +156,20 @@ def kill_at(path: Path, step: str) -> None:
     survivor = open_store(path, blocks=4)
     child = os.fork()
     if not child:
-        dying = open_store(path, blocks=4)
-        directory = dying.directory
-        if step == "total":
-            die_after(directory, "add")
-        elif step == "file":
-            die_after(directory, "reserve")
-        elif step == "space":
-            die_after(os, "posix_fallocate")
-        else:
-            die_after(directory, "commit")
-        put(dying, 0, 77)
-        os._exit(0)
+        try:
+            dying = open_store(path, blocks=4)
+            directory = dying.directory
+            if step == "total":
+                die_after(directory, "add")
+            elif step == "file":
+                die_after(directory, "reserve")
+            elif step == "space":
+                die_after(os, "posix_fallocate")
+            else:
+                die_after(directory, "commit")
+            put(dying, 0, 77)
+        finally:
+            os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the child was not killed"
     assert survivor.directory.total_bytes == survivor.max_bytes // 4, "no space was reserved"

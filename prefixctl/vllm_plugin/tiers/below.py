@@ -71,11 +71,13 @@ class TiersBelow:
     def purge(self, owners: Collection[str]) -> tuple[int, int]:
         """Remove from host memory what these owners have; see `GovernedHostTier.purge`.
 
-        Requests that have ended, and whose last blocks are still to be stored, count as left. The
-        files on the disk are not touched: who asks for this removes them.
+        Requests that have ended, and whose last blocks are still to be stored, count as left. What
+        is on the disk is forgotten, and its files are not touched: who asks for this removes them.
         """
         tags = {owner_tag(name) for name in owners}
         gone, left = self._host.purge(tags)
+        for disk in self._disks:
+            disk.store.forget(tags)
         return gone, left + sum(
             status.req.is_finished() and not tags.isdisjoint(_tags(status.req_context))
             for status in self._scheduler._req_status.values()  # noqa: SLF001 - see seams

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorRole
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.logger import init_logger
 
+from prefixctl.engine.weights import fingerprint
+from prefixctl.errors import InputError
 from prefixctl.vllm_plugin.guard import UngovernableError
 from prefixctl.vllm_plugin.tiers import seams, updates
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
@@ -38,7 +41,8 @@ class GovernedConnector(OffloadingConnector):  # type: ignore[misc]
         else:
             extra.setdefault(ENGINE_FACTS, {})  # blocks are named by the scheduler alone
         self._secret = load_secret(settings)
-        self._adapters_named = settings.adapter is not None
+        self._adapter = settings.adapter
+        self._adapters: dict[tuple[str, int], bool] = {}
         self._stale: Counter[int] = Counter()
         self._replaced = False
         super().__init__(vllm_config, role, kv_cache_config)
@@ -49,7 +53,7 @@ class GovernedConnector(OffloadingConnector):  # type: ignore[misc]
     def on_new_request(self, request: Any) -> None:
         """Say whose the request is; what the client said of it is dropped."""
         params = name_origin(request, self._secret)
-        if request.lora_request is not None and not self._adapters_named:
+        if request.lora_request is not None and not self._is_named(request.lora_request):
             # The engine's hash knows an adapter's name and path, not its weights.
             params |= {"max_load_tokens": 0, "max_offload_tokens": 0}
         request.kv_transfer_params = params or None
@@ -87,13 +91,30 @@ class GovernedConnector(OffloadingConnector):  # type: ignore[misc]
 
     def weights_replaced(self, why: str, *, adapter: bool = False) -> None:
         """The weights, or an adapter's, are no longer those that the server started with."""
-        if adapter and not self._adapters_named:
+        if adapter and self._adapter is None:
             return  # requests with adapters skip the tiers
         self._replaced = True
         self._fence()
         for tier in self.scheduler.manager.secondary_tiers:
             if isinstance(tier, NvmeTier):
                 tier.close_off(why)
+
+    def _is_named(self, lora: Any) -> bool:
+        """Whether these are the adapter's weights that the configuration names."""
+        key = lora.lora_path, lora.lora_int_id
+        if key not in self._adapters:
+            try:
+                found = fingerprint(Path(lora.lora_path))
+            except (InputError, OSError):
+                found = ""
+            self._adapters[key] = bool(found) and found == self._adapter
+            if not self._adapters[key]:
+                logger.info(
+                    "prefixctl: requests with adapter '%s' skip the tiers: its digest is %s, and "
+                    "targets.<name>.adapter_digest is %s",
+                    lora.lora_name, found or "not to be had", self._adapter,
+                )  # fmt: skip
+        return self._adapters[key]
 
     def _fence(self) -> None:
         """Whether anything may come up from below, be it from vLLM's own tiers."""

@@ -9,7 +9,7 @@ from typing import Any
 from vllm.v1.kv_offload.base import LookupResult, OffloadingEvent
 from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager
 
-from prefixctl.tiers.block import MissCause
+from prefixctl.tiers.block import GROUP_BYTES, MissCause
 from prefixctl.tiers.counters import EvictionReason
 from prefixctl.vllm_plugin.tiers import metrics
 from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
@@ -117,8 +117,11 @@ class GovernedHostTier(CPUPrimaryTierOffloadingManager):  # type: ignore[misc]
     def _head(self, keys: Collection[bytes]) -> list[bytes]:
         """As many of these keys as there is room for now, if there never is room for all.
 
-        What there is room for later is offered again by vLLM.
+        What there is room for later is offered again by vLLM. With several cache groups a part of
+        one is of no use.
         """
+        if len({key[-GROUP_BYTES:] for key in keys}) > 1:
+            return []
         fresh = [at for at, key in enumerate(keys) if self._policy.get(key) is None]
         room = self._get_num_free_chunks() + self._policy.room_beside(keys)
         never = len(keys) > self._num_chunks - self._policy.pinned
