@@ -14,6 +14,7 @@ from prefixctl.api.holdings import Holdings, full_blocks, holdings, nvme_of
 from prefixctl.api.tenants import salted_namespaces
 from prefixctl.api.warm import warm_item
 from prefixctl.config import Config
+from prefixctl.core.policy.tier import Rules
 from prefixctl.core.tenancy import SaltedNamespace, salt_pseudonym
 from prefixctl.errors import ExitCode, InputError, NothingToDoError, UsageError
 from prefixctl.ids import BlockHash
@@ -21,7 +22,6 @@ from prefixctl.prompts.target import Target, load_target
 from prefixctl.registry.publish import load_live
 from prefixctl.tiers.block import GROUP_BYTES, owner_tag
 from prefixctl.tiers.directory import ABOUT, TierFolder
-from prefixctl.tiers.index import Rules
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.store import BlockStore
 from prefixctl.tiers.write import Place

@@ -13,6 +13,7 @@ from prefixctl.api.tenants import require_secret
 from prefixctl.api.tier_page import ServerTiers, read_page
 from prefixctl.config import Config, is_name
 from prefixctl.core.policy.make import depth_cost
+from prefixctl.core.policy.tier import Rules
 from prefixctl.core.reference import SHOWN_CHARS, version_number
 from prefixctl.core.tenancy import (
     Namespace,
@@ -24,7 +25,6 @@ from prefixctl.engine.http import HttpEngine
 from prefixctl.errors import ConfigError, ExitCode, InputError, PrefixctlError, UsageError
 from prefixctl.tiers.admin import count_owners, purge_owners, retire_version
 from prefixctl.tiers.block import owner_tag
-from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import EVERYBODY, create_key, destroy_key
 from prefixctl.tiers.view import TierView, check_tier, is_tier, view_tier
 

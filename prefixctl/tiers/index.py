@@ -8,37 +8,14 @@ from dataclasses import dataclass
 from itertools import count
 from sys import intern
 
-from prefixctl.core.policy.blocks import Blocks
-from prefixctl.core.policy.expiry import Expiry
-from prefixctl.core.policy.make import POLICIES
-from prefixctl.core.policy.pins import Pinned, PinOutcome
-from prefixctl.core.policy.port import EvictionPolicy
-from prefixctl.core.policy.shares import Shared
+from prefixctl.core.policy.pins import PinOutcome
+from prefixctl.core.policy.tier import KeptKeys, Rules, TierOrder
 from prefixctl.tiers.block import NO_OWNER, Header
 
 Found = tuple[Header, float]
 """A block on the disk, and when it was last used."""
 LOOK_AGAIN_SECONDS = 2.0
 """How often at most something that had to stay is looked at again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How a tier chooses what to keep.
-
-    Attributes:
-        policy: Name of a policy that governs; see `prefixctl.core.policy.make`.
-        depth_cost: What one block of depth adds to the cost of a block at the root.
-        ttl_seconds: How long a block lives that nobody uses; None for no limit.
-        shares: Whether owners share the space out evenly.
-        pinned_share: Share of the blocks that may be pinned.
-    """
-
-    policy: str = "lru"
-    depth_cost: float = 0.0
-    ttl_seconds: float | None = 86_400.0
-    shares: bool = False
-    pinned_share: float = 0.2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +88,7 @@ class Index:
         self._clock = clock
         self._rules = rules
         self._now: float | None = None
-        self._wanted: dict[bytes, None] = {}
+        self._kept = KeptKeys(self._slot_of)
         self._retiring: list[bytes] = []
         self._none_retired_at = -LOOK_AGAIN_SECONDS
         self._expiring: list[bytes] = []
@@ -129,17 +106,9 @@ class Index:
         self._numbers = count(1)
         self._entering: set[bytes] = set()
         self._orphans: dict[bytes, set[bytes]] = {}
-        self._parted: set[bytes] = set()
-        rules, kind = self._rules, POLICIES[self._rules.policy]
-        self._blocks = blocks = Blocks(slots)
-        inner: EvictionPolicy = (
-            Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
-            if rules.shares
-            else kind.make(blocks, rules.depth_cost)
-        )
-        ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
-        self._expiry = Expiry(inner, size=slots, ttl_seconds=ttl, clock=self._time)
-        self._policy = Pinned(self._expiry, size=slots, cap=int(slots * rules.pinned_share))
+        order = TierOrder(self._rules, slots, self._time)
+        self._blocks, self._expiry, self._policy = order.blocks, order.expiry, order.pins
+        self._kept.pins = order.pins
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -213,8 +182,7 @@ class Index:
             self._orphans.setdefault(header.parent, set()).add(key)
         for child in self._orphans.pop(key, ()):
             self._blocks.adopt(self.entries[child].slot, slot)
-        if key in self._wanted:
-            self._policy.pin([slot])
+        self._kept.came(key, slot)
         return slot
 
     def use(self, keys: Sequence[bytes]) -> None:
@@ -224,17 +192,17 @@ class Index:
         for entry in known:
             entry.used = now
             self._entering.discard(entry.key)
-            if entry.parent in self._parted:
-                self._rejoin(entry)
+            self._rejoin(entry)
         slots = [entry.slot for entry in known]
         self._policy.hold(slots)
         self._release(slots[::-1], now)
 
     def _rejoin(self, entry: Entry) -> None:
         """Put a block below its parent again that had left and has come back."""
-        parent = self.entries.get(entry.parent)
-        if parent is not None and self._blocks.above(entry.slot) is None:
-            self._blocks.adopt(entry.slot, parent.slot)
+        if entry.parent and self._blocks.above(entry.slot) is None:
+            parent = self.entries.get(entry.parent)
+            if parent is not None:
+                self._blocks.adopt(entry.slot, parent.slot)
 
     def is_expired(self, key: bytes) -> bool:
         """Whether a known block was not used for too long."""
@@ -320,25 +288,25 @@ class Index:
 
     def want(self, keys: Iterable[bytes]) -> None:
         """Keep these blocks and no others, the root first: those that are known or will come."""
-        wanted = dict.fromkeys(keys)
-        self.unpin([key for key in self._wanted if key not in wanted])
-        self._wanted = wanted
-        self.pin(list(wanted))
+        self._kept.want(keys)
 
     def wanted(self) -> tuple[list[Entry], list[bytes]]:
         """The blocks that `want` keeps, and the keys of those that are not known."""
-        known = [entry for key in self._wanted if (entry := self.entries.get(key)) is not None]
+        known = [entry for key in self._kept.wanted if (entry := self.entries.get(key)) is not None]
         kept = [entry for entry in known if self._policy.is_pinned(entry.slot)]
-        return kept, [key for key in self._wanted if key not in self.entries]
+        return kept, [key for key in self._kept.wanted if key not in self.entries]
 
     def pin(self, keys: Sequence[bytes]) -> PinOutcome:
         """Keep known blocks, the root first, up to the cap."""
-        return self._policy.pin([self.entries[k].slot for k in keys if k in self.entries])
+        return self._kept.pin(keys)
 
     def unpin(self, keys: Sequence[bytes]) -> int:
         """Give pinned blocks back to the order."""
-        slots = [self.entries[k].slot for k in keys if k in self.entries]
-        return self._policy.unpin(slots[::-1])
+        return self._kept.unpin(keys)
+
+    def _slot_of(self, key: bytes) -> int | None:
+        entry = self.entries.get(key)
+        return None if entry is None else entry.slot
 
     def _release(self, slots: Sequence[int], used: float) -> None:
         self._now = used
@@ -353,14 +321,15 @@ class Index:
     def _forget(self, entry: Entry) -> None:
         del self.entries[entry.key]
         del self._keys[entry.slot]
-        self._labels[entry.label].discard(entry.key)
+        labelled = self._labels[entry.label]
+        labelled.discard(entry.key)
+        if not labelled:
+            del self._labels[entry.label]
         owner = self._owners[entry.owner]
         owner.blocks -= 1
         if not owner.blocks:
             del self._owners[entry.owner]
         self._entering.discard(entry.key)
-        if self._blocks.children[entry.slot]:
-            self._parted.add(entry.key)
         siblings = self._orphans.get(entry.parent)
         if siblings is not None:
             siblings.discard(entry.key)

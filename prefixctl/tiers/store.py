@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any
 
 from prefixctl.core.policy.pins import PinOutcome
+from prefixctl.core.policy.tier import Rules
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import (
     HEADER_BYTES,
@@ -30,7 +31,7 @@ from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.deposit import Deposit, RefusedError
 from prefixctl.tiers.directory import TierDirectory, block_name
 from prefixctl.tiers.files import look, told
-from prefixctl.tiers.index import Entry, Index, Rules
+from prefixctl.tiers.index import Entry, Index
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 from prefixctl.tiers.learn import Learner
 from prefixctl.tiers.lookout import Lookout

@@ -105,7 +105,7 @@ def test_the_host_policy_keeps_the_managers_rules(policy, shares):
     from vllm.v1.kv_offload.base import LookupResult, ReqContext
     from vllm.v1.kv_offload.cpu.manager import CPUOffloadingManager
 
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     GovernedCachePolicy.rules = Rules(policy=policy, shares=shares)
@@ -147,7 +147,7 @@ def test_the_host_policy_keeps_the_managers_rules(policy, shares):
 def test_pinned_chunks_stay_in_host_memory():
     from vllm.v1.kv_offload.cpu.policies.base import ChunkStatus
 
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     GovernedCachePolicy.rules = Rules(pinned_share=0.5)
@@ -169,7 +169,7 @@ def test_pinned_chunks_stay_in_host_memory():
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     GovernedCachePolicy.rules = Rules()

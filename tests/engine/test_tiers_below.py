@@ -11,7 +11,7 @@ import pytest
 from tier_bench import Bench, hits, key
 
 from prefixctl.core.pinbook import Wish
-from prefixctl.tiers.index import Rules
+from prefixctl.core.policy.tier import Rules
 
 pytestmark = [
     pytest.mark.vllm,

@@ -24,7 +24,7 @@ pytestmark = [
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     GovernedCachePolicy.rules = Rules()
@@ -111,7 +111,7 @@ def test_a_reset_waits_for_every_rank_and_for_every_reset(engine):
 @pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("count", [9, 12, 40])
 def test_a_prefix_larger_than_host_memory_is_served_in_part(tmp_path, count, policy, shares):
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     GovernedCachePolicy.rules = Rules(policy=policy, shares=shares)
@@ -188,7 +188,7 @@ def test_a_request_that_runs_or_loads_claims_nothing_more(engine):
 
 
 def test_an_old_chunk_is_not_made_young_by_a_request_that_comes_near_it(tmp_path):
-    from prefixctl.tiers.index import Rules
+    from prefixctl.core.policy.tier import Rules
     from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 
     now = [0.0]

@@ -7,8 +7,8 @@ import random
 import pytest
 from tier_bench import Bench, key
 
+from prefixctl.core.policy.tier import Rules
 from prefixctl.tiers.block import owner_tag
-from prefixctl.tiers.index import Rules
 
 pytestmark = [
     pytest.mark.vllm,

@@ -29,11 +29,11 @@ from tiering import (
 )
 from tmpfs import small_disk
 
+from prefixctl.core.policy.tier import Rules
 from prefixctl.errors import InputError
 from prefixctl.tiers.admin import count_owners, purge_owners, retire_version
 from prefixctl.tiers.block import owner_tag
 from prefixctl.tiers.directory import TierDirectory
-from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import KeyRing, create_key, destroy_key
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.serving import note_serving, serving

@@ -9,8 +9,9 @@ import time
 import pytest
 from tiering import OURS, ROOM, Clock, body_of, file_of, key_of, load, open_store, place, put, there
 
+from prefixctl.core.policy.tier import Rules
 from prefixctl.tiers.block import Header, owner_tag
-from prefixctl.tiers.index import Index, Rules, by_depth, by_use
+from prefixctl.tiers.index import Index, by_depth, by_use
 from prefixctl.tiers.learn import BATCH
 from prefixctl.tiers.store import BlockStore
 

@@ -23,7 +23,7 @@ from tiering import (
     used_at,
 )
 
-from prefixctl.tiers.index import Rules
+from prefixctl.core.policy.tier import Rules
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.others import Others, Standing, standings
 from prefixctl.tiers.steady import SteadyTime, boot_seconds

@@ -24,9 +24,9 @@ from tiering import (
     put,
 )
 
+from prefixctl.core.policy.tier import Rules
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import HEADER_BYTES, owner_tag
-from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import KeyRing, create_key, destroy_key
 from prefixctl.tiers.material import Material
 

@@ -73,13 +73,21 @@ def kill_rounds(path: Path, rounds: int, seed: int = 0) -> dict[str, int]:
     compared = leftovers = 0
     for number in range(rounds):
         child = start(path, seed + number, 60.0)
-        time.sleep(choose.uniform(0.002, 0.05))
+        let_work(child, choose.uniform(0.002, 0.05))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"round {number}: the child ended by itself, {status}"
         leftovers += count_temporaries(path)
         compared += check_whole(path, number)
     return {"rounds": rounds, "blocks_compared": compared, "half_written_removed": leftovers}
+
+
+def let_work(process: int, seconds: float) -> None:
+    """Wait until a process has had so much of a processor: on a busy machine that takes longer."""
+    path, deadline = Path(f"/proc/{process}/schedstat"), time.monotonic() + 60
+    while int(path.read_text().split()[0]) < seconds * 1e9:
+        assert time.monotonic() < deadline, "the process does not get on"
+        time.sleep(0.001)
 
 
 def count_temporaries(path: Path) -> int:

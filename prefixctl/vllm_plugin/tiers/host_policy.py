@@ -9,14 +9,9 @@ from typing import Any, ClassVar
 
 from vllm.v1.kv_offload.cpu.policies.base import CachePolicy, order_request_keys
 
-from prefixctl.core.policy.blocks import Blocks
-from prefixctl.core.policy.expiry import Expiry
-from prefixctl.core.policy.leaves import LeafPolicy
-from prefixctl.core.policy.make import POLICIES
-from prefixctl.core.policy.pins import Pinned, PinOutcome
-from prefixctl.core.policy.shares import Shared
+from prefixctl.core.policy.pins import PinOutcome
+from prefixctl.core.policy.tier import KeptKeys, Rules, TierOrder
 from prefixctl.tiers.block import NO_OWNER
-from prefixctl.tiers.index import Rules
 from prefixctl.vllm_plugin.tiers.origin import chain_of, origin_of
 
 
@@ -42,24 +37,15 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
         self.firm = False
-        self._wanted: dict[bytes, None] = {}
+        self._kept = KeptKeys(self._slot_of)
         self.clear()
 
     def clear(self) -> None:
         """Forget all chunks; what is to be kept stays so."""
-        capacity, rules = self.cache_capacity, type(self).rules
-        kind, blocks = POLICIES[rules.policy], Blocks(capacity)
-        self._blocks = blocks
-        self._order: LeafPolicy | Shared = (
-            Shared(blocks, lambda b: kind.make(b, rules.depth_cost))
-            if rules.shares
-            else kind.make(blocks, rules.depth_cost)
-        )
-        ttl = float("inf") if rules.ttl_seconds is None else rules.ttl_seconds
-        clock = type(self).clock
-        self._expiry = Expiry(self._order, size=capacity, ttl_seconds=ttl, clock=clock)
-        cap = int(capacity * rules.pinned_share)
-        self._policy = Pinned(self._expiry, size=capacity, cap=cap)
+        order = TierOrder(type(self).rules, self.cache_capacity, type(self).clock)
+        self._blocks, self._order = order.blocks, order.leaves
+        self._expiry, self._policy = order.expiry, order.pins
+        self._kept.pins = order.pins
         self._chunks: dict[bytes, Any] = {}
         self._keys: dict[int, bytes] = {}
         self._idle: set[bytes] = set()
@@ -109,8 +95,7 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
         names: list[Hashable] = [key]
         slot = None if above is None else above.chunk_id
         self._policy.admit([chunk.chunk_id], names, slot, number)
-        if key in self._wanted:
-            self._policy.pin([chunk.chunk_id])
+        self._kept.came(key, chunk.chunk_id)
         if chunk.ref_cnt == 0:
             self.mark_evictable(key)
 
@@ -217,19 +202,19 @@ class GovernedCachePolicy(CachePolicy):  # type: ignore[misc]
 
     def want(self, keys: Iterable[bytes]) -> None:
         """Keep these chunks and no others, the root first: those that are here or will come."""
-        wanted = dict.fromkeys(keys)
-        self.unpin([key for key in self._wanted if key not in wanted])
-        self._wanted = wanted
-        self.pin(list(wanted))
+        self._kept.want(keys)
 
     def pin(self, keys: Sequence[bytes]) -> PinOutcome:
         """Keep chunks, the root first, up to the share of the rules."""
-        return self._policy.pin([self._chunks[k].chunk_id for k in keys if k in self._chunks])
+        return self._kept.pin(keys)
 
     def unpin(self, keys: Sequence[bytes]) -> int:
         """Let pinned chunks go again; returns how many were pinned."""
-        slots = [self._chunks[k].chunk_id for k in keys if k in self._chunks]
-        return self._policy.unpin(slots[::-1])
+        return self._kept.unpin(keys)
+
+    def _slot_of(self, key: bytes) -> int | None:
+        chunk = self._chunks.get(key)
+        return None if chunk is None else int(chunk.chunk_id)
 
     @property
     def _free_to_go(self) -> int:

@@ -15,10 +15,10 @@ from vllm.v1.kv_offload.base import LookupResult, Medium, RequestOffloadingConte
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from prefixctl.core.policy.make import depth_cost
+from prefixctl.core.policy.tier import Rules
 from prefixctl.core.tenancy import key_owners
 from prefixctl.core.tiering import NvmeSettings
 from prefixctl.tiers.counters import RefusalReason
-from prefixctl.tiers.index import Rules
 from prefixctl.tiers.keyring import KeyRing
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.serving import note_serving

@@ -12,9 +12,9 @@ from vllm.platforms import current_platform
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
 from prefixctl.core.policy.make import depth_cost
+from prefixctl.core.policy.tier import Rules
 from prefixctl.core.tenancy import Secret
 from prefixctl.core.tiering import TierSettings
-from prefixctl.tiers.index import Rules
 from prefixctl.vllm_plugin.tiers import metrics, seams
 from prefixctl.vllm_plugin.tiers.cpu_worker import HostCopyWorker
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
