@@ -282,7 +282,7 @@ def readable(copies: list[bytes], keyring: KeyRing) -> int:
 def load(engine, seed, requests, cold) -> list[int]:
     """Ask in another order again and again; the requests whose answers were wrong."""
     choose, wrong = random.Random(seed), []
-    for _ in range(40):
+    for _ in range(25):
         index = choose.randrange(len(requests))
         answer = engine.complete_tokens(requests[index], max_tokens=6)
         if differs(cold[index], answer):
