@@ -35,8 +35,8 @@ check: setup
 
 # The tests of real servers want the machine for themselves; the others share it.
 test: setup
-	$(BIN)/pytest -m "" -n 2 --ignore=tests/engine
-	$(BIN)/pytest -m "" tests/engine
+	$(BIN)/pytest -m "not vllm" -n 2
+	$(BIN)/pytest -m vllm
 
 bench: setup
 	@# Exit 3 is a script without its inputs: traces and labelled files that are not shipped.
