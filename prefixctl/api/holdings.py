@@ -19,7 +19,7 @@ from prefixctl.ids import BlockHash, Salt
 from prefixctl.prompts.target import Measurement, Target
 from prefixctl.sources.secret import load_secret
 from prefixctl.tiers.block import GROUP_BYTES, Header
-from prefixctl.tiers.directory import TierFolder
+from prefixctl.tiers.folder import TierFolder
 from prefixctl.tiers.keyring import KeyRing
 from prefixctl.tiers.serving import served_models, serving
 from prefixctl.tiers.view import block_headers

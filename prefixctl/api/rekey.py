@@ -21,7 +21,7 @@ from prefixctl.ids import BlockHash
 from prefixctl.prompts.target import Target, load_target
 from prefixctl.registry.publish import load_live
 from prefixctl.tiers.block import GROUP_BYTES, owner_tag
-from prefixctl.tiers.directory import ABOUT, TierFolder
+from prefixctl.tiers.folder import ABOUT, TierFolder
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.store import BlockStore
 from prefixctl.tiers.write import Place

@@ -16,7 +16,7 @@ from prefixctl.errors import InputError, UsageError
 from prefixctl.gateway.identity import check_identity
 from prefixctl.gateway.keys import KeyRing
 from prefixctl.registry.store import open_store
-from prefixctl.tiers.directory import TierFolder
+from prefixctl.tiers.folder import TierFolder
 from prefixctl.tiers.keyring import EVERYBODY, key_names
 from prefixctl.tiers.keyring import KeyRing as TierKeys
 

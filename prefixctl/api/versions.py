@@ -25,7 +25,7 @@ from prefixctl.registry.sides import resolve
 from prefixctl.registry.store.base import Collected, Stamp
 from prefixctl.sources.lockfile import load_lock
 from prefixctl.tiers.admin import retire_version
-from prefixctl.tiers.directory import TierFolder
+from prefixctl.tiers.folder import TierFolder
 
 
 def bump_prompts(

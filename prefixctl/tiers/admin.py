@@ -7,8 +7,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from prefixctl.tiers.block import MOST_LABEL_BYTES
-from prefixctl.tiers.directory import TierDirectory, TierFolder
+from prefixctl.tiers.directory import TierDirectory
 from prefixctl.tiers.files import File, told
+from prefixctl.tiers.folder import TierFolder
 from prefixctl.tiers.read import read_headers
 
 

@@ -21,185 +21,31 @@ was and says something; if not it is made and counted again, before anything els
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
-import re
 import secrets
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
-import xxhash
-
-from prefixctl.errors import InputError
-from prefixctl.tiers import files
 from prefixctl.tiers.block import footprint_bytes
 from prefixctl.tiers.files import (
     FILE_MODE,
     File,
     check_way,
     entries,
-    files_below,
+    in_place_of,
     lock_file,
     look,
     private_folder,
-    read_note,
     space_of,
     told,
     write_privately,
 )
+from prefixctl.tiers.folder import ABOUT, TierFolder, note_in
+from prefixctl.tiers.total import Total
 from prefixctl.tiers.writers import Writer, writers
-
-BLOCK_SUFFIX = ".kv"
-ABOUT = "about.json"
-SHORT_NAME = 16
-_HEX = re.compile(rf"[0-9a-f]{{{SHORT_NAME}}}")
-"""Names of models' folders and of writers."""
-LATEST_CREATED = 2.0**33
-"""Seconds since 1970: what is said to be seen later (2242) was not."""
-_TOTAL = struct.Struct("<qqq")
-_SUM_BYTES = 8
-
-
-class _Counts(NamedTuple):
-    """What `total` says.
-
-    Attributes:
-        total: The bytes of all blocks.
-        added: Those of all that were ever added.
-        mended: How often it had to be counted again.
-    """
-
-    total: int
-    added: int
-    mended: int
-
-    def pack(self) -> bytes:
-        data = _TOTAL.pack(*self)
-        return data + xxhash.xxh3_64_digest(data)
-
-
-class TierFolder:
-    """A tier's folder, to look at: nothing is changed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))
-        self._retired = self.path / "retired"
-        self._temporary = self.path / "temporary"
-
-    def is_tier(self) -> bool:
-        """Whether it is a tier's, also one whose `total` was removed."""
-        if (self.path / "total").is_file():
-            return True
-        known = self.path / "writers"
-        both = known.is_dir() and self._temporary.is_dir()
-        return both and all(_HEX.fullmatch(entry.name) for entry in entries(known))
-
-    def check_free(self) -> None:
-        """See that a tier is here, or may be made here.
-
-        Raises:
-            InputError: If there is something else.
-        """
-        if self.is_tier():
-            return
-        half_made = {name for name in ("writers", "temporary") if not entries(self.path / name)}
-        if {entry.name for entry in entries(self.path)} - {"lost+found"} - half_made:
-            raise InputError(
-                "the folder is not empty, and no tier",
-                path=str(self.path),
-                hint="give tiers.nvme.path a folder of its own",
-            )
-
-    def materials(self) -> list[str]:
-        """The folders of all models and layouts, the one that was seen first in front."""
-        abouts = {name: self.about(name) for name in self.block_folders()}
-        found = ((about["created"], name) for name, about in abouts.items() if about is not None)
-        return [name for _, name in sorted(found)]
-
-    def about(self, material: str) -> dict[str, Any] | None:
-        """What a folder says of its model; None if there is no such folder.
-
-        Its time of creation is the folder's last change, if it does not say a possible one.
-        """
-        folder = self.path / material
-        if folder.is_symlink() or not folder.is_dir():
-            return None
-        try:
-            about = json.loads(_note_in(folder / ABOUT))
-        except (ValueError, RecursionError):
-            about = {}
-        about = about if isinstance(about, dict) else {}
-        created = about.get("created")
-        if not isinstance(created, int | float) or not 0 <= created < LATEST_CREATED:
-            created = _changed(folder)
-        return {**about, "created": float(created)}
-
-    def digest(self, material: str) -> bytes:
-        """The digest of a model and layout; empty if its folder does not say it."""
-        digest = (self.about(material) or {}).get("material")
-        try:
-            return bytes.fromhex(str(digest))
-        except ValueError:
-            return b""
-
-    def block(self, material: str, key: bytes) -> Path:
-        """Where a block lies."""
-        return self.path / material / block_name(key)
-
-    def files(self, material: str | None = None) -> Iterator[File]:
-        """Every block; without a material those of all, and unfinished ones.
-
-        Links, and whatever else is in the place of a block or of a folder, are among them.
-        """
-        for name in self.block_folders() if material is None else [material]:
-            folder = self.path / name
-            if folder.is_symlink():
-                yield str(folder), 0, _changed(folder)
-                continue
-            about = str(folder / ABOUT)
-            yield from (file for file in files_below(folder, 1) if not file[0].startswith(about))
-        if material is None:
-            yield from self.unfinished()
-
-    def unfinished(self) -> Iterator[File]:
-        """What is being written."""
-        return files_below(self._temporary)
-
-    def writers(self) -> list[Writer | None]:
-        """The processes that have opened the folder; None for each that was killed since."""
-        return [writer for _, writer in writers(self.path / "writers")]
-
-    def retired(self) -> frozenset[str]:
-        """Labels of versions whose blocks go first."""
-        with suppress(OSError):
-            return self._labels()
-        return frozenset()
-
-    def _labels(self) -> frozenset[str]:
-        """A line that is no text is no label."""
-        lines = []
-        with suppress(FileNotFoundError):
-            lines = read_note(self._retired).split(b"\n")
-        texts = ((line, line.decode(errors="ignore")) for line in lines)
-        return frozenset(text for line, text in texts if text and text.encode() == line)
-
-    def block_folders(self) -> list[str]:
-        """The folders of all models and layouts, also of those that do not say what they are.
-
-        A link in the place of one is among them.
-        """
-        return [
-            entry.name
-            for entry in entries(self.path)
-            if _HEX.fullmatch(entry.name)
-            and (entry.is_symlink() or entry.is_dir(follow_symlinks=False))
-        ]
 
 
 class TierDirectory(TierFolder):
@@ -214,40 +60,36 @@ class TierDirectory(TierFolder):
         """
         super().__init__(path)
         self.id = secrets.token_hex(8)
-        self._threads = Lock()
         self._serial = 0
         self._introduced: dict[Path, str] = {}
         self._abandoned: list[tuple[Path, int]] = []
         self._us = Writer(id=self.id)
-        self._place = str(self.path / "total")
-        self._total = self._writer = -1
+        self._writer = -1
+        self._total = Total(
+            self.path / "total",
+            make_folder=self._make,
+            count=lambda: sum(size for _, size, _ in self.files()),
+            came_back=self._appear,
+        )
         with ExitStack() as undo, told(path):
             undo.callback(self._let_go)
-            self._open()
+            self._total.open()
             with self.locked():
                 self._register()
             undo.pop_all()
 
-    def _open(self) -> None:
-        """Make the folder if it is not there, and open what keeps its total.
-
-        Raises:
-            InputError: If the folder is somebody's who has no tier there.
-            OSError: If it cannot be used.
-        """
+    def _make(self) -> None:
+        """Make the folder if it is not there; errors as in `Total.open`."""
         self.check_free()
-        for folder in (self.path, self.path / "writers", self._temporary):
+        for folder in (self.path, self.path / "writers", self.temporary):
             private_folder(folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._total = _in_place_of(self._total, os.open(self._place, flags, FILE_MODE))
-        self._locked_file = _identity(os.fstat(self._total))
 
     def _let_go(self) -> None:
         """Close what is open; nobody takes us for a writer any more."""
-        opened = [descriptor for descriptor in (self._writer, self._total) if descriptor >= 0]
-        self._writer = self._total = -1
-        for descriptor in opened:
+        descriptor, self._writer = self._writer, -1
+        if descriptor >= 0:
             os.close(descriptor)
+        self._total.close()
         with suppress(OSError):
             (self.path / "writers" / self.id).unlink()
 
@@ -265,7 +107,7 @@ class TierDirectory(TierFolder):
         with self.locked():
             self._appear()
             self._clean()
-            before = self._counts()
+            before = self._total.counts
         unfinished = sum(size for _, size, _ in self.unfinished())
         counted = unfinished
         for material in self.block_folders():
@@ -273,11 +115,11 @@ class TierDirectory(TierFolder):
                 counted += file[1]
                 see(material, file)
         with self.locked():
-            now = self._counts()
+            now = self._total.counts
             quiet = now == before and not unfinished
             total = counted if quiet else min(now.total, counted + now.added - before.added)
             if now.mended == before.mended:
-                self._write_counts(now._replace(total=total))
+                self._total.write(now._replace(total=total))
 
     def close(self) -> None:
         """Let go of the folder; unfinished files are removed."""
@@ -291,44 +133,11 @@ class TierDirectory(TierFolder):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude all other threads and processes that change the total.
-
-        Raises:
-            TimeoutError: If somebody else keeps the lock.
-            OSError: If the folder was removed and cannot be made again, or not be counted.
-        """
-        if not self._threads.acquire(timeout=files.LOCK_SECONDS):
-            raise TimeoutError(errno.ETIMEDOUT, "locked by another thread of this process")
-        try:
-            if self._total < 0:
-                raise OSError(errno.EBADF, "the folder was closed")
-            try:
-                self._take()
-                yield
-            finally:
-                fcntl.flock(self._total, fcntl.LOCK_UN)
-        finally:
-            self._threads.release()
-
-    def _take(self) -> None:
-        """Lock `total`, which may be another file than it was, and see that it says something."""
-        lock_file(self._total)
-        if not self._is_in_place():
-            self._take_again()
-        if self._read_counts() is None:
-            self._count()
-        if self._abandoned:
-            self._remove_abandoned()
-
-    def _take_again(self) -> None:
-        """Somebody has removed `total`, or all of the folder."""
-        while not self._is_in_place():
-            try:
-                self._open()
-            except InputError as exc:
-                raise PermissionError(errno.EPERM, exc.message, exc.path) from exc
-            lock_file(self._total)
-        self._appear()
+        """Exclude all other threads and processes that change the total; see `Total.locked`."""
+        with self._total.locked():
+            if self._abandoned:
+                self._remove_abandoned()
+            yield
 
     def _remove_abandoned(self) -> None:
         while self._abandoned:
@@ -337,31 +146,14 @@ class TierDirectory(TierFolder):
                 path.unlink()
                 self.add(-size)
 
-    def _is_in_place(self) -> bool:
-        """Whether `total` is still the file that is locked."""
-        try:
-            return _identity(os.lstat(self._place)) == self._locked_file
-        except OSError:
-            return False
-
-    def _count(self) -> None:
-        """Set the total right while nobody changes anything: it is not what it should be."""
-        total = sum(size for _, size, _ in self.files())
-        self._write_counts(_Counts(total, added=0, mended=secrets.randbits(62)))
-        os.ftruncate(self._total, _TOTAL.size + _SUM_BYTES)
-
     @property
     def total_bytes(self) -> int:
         """Bytes of all blocks of all processes, reserved ones included."""
-        return self._counts().total
+        return self._total.counts.total
 
     def add(self, size: int) -> None:
         """Change the total; the caller holds the lock."""
-        total, added, mended = self._counts()
-        if total + size < 0:
-            self._count()
-        else:
-            self._write_counts(_Counts(total + size, added + max(size, 0), mended))
+        self._total.add(size)
 
     def reserve(self, size: int) -> tuple[int, Path]:
         """A temporary file of that size, without disk space yet; the caller holds the lock.
@@ -373,7 +165,7 @@ class TierDirectory(TierFolder):
             OSError: If the disk is full (ENOSPC, EDQUOT) or fails.
         """
         self._serial += 1
-        path = self._temporary / f"{self.id}.{self._serial}"
+        path = self.temporary / f"{self.id}.{self._serial}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.add(footprint_bytes(size))
         try:
@@ -387,7 +179,7 @@ class TierDirectory(TierFolder):
         except BaseException:
             self.add(-footprint_bytes(size))
             with suppress(OSError):  # somebody may have removed it; the next one finds it
-                private_folder(self._temporary)
+                private_folder(self.temporary)
             raise
         return descriptor, path
 
@@ -455,7 +247,7 @@ class TierDirectory(TierFolder):
         A file that was larger than it should be may have grown since it was counted.
         """
         if most is not None and space > most:
-            self._count()
+            self._total.count_again()
         else:
             self.add(-space)
 
@@ -491,36 +283,22 @@ class TierDirectory(TierFolder):
         text = self._introduced.get(folder)
         if text is not None:
             with suppress(OSError):
-                if _note_in(folder / ABOUT) != text.encode():
+                if note_in(folder / ABOUT) != text.encode():
                     write_privately(folder / ABOUT, text)
 
     def retire(self, label: str, *, undo: bool = False) -> None:
         """Let the blocks of a version go first from now on, or no longer."""
         with self.locked():
-            labels = self._labels() - {label} if undo else self._labels() | {label}
+            labels = self.labels() - {label} if undo else self.labels() | {label}
             lines = "".join(f"{each}\n" for each in sorted(labels))
-            write_privately(self._retired, lines)
-
-    def _counts(self) -> _Counts:
-        """Nothing, if `total` does not say it: the next one who has the lock counts."""
-        return self._read_counts() or _Counts(0, 0, 0)
-
-    def _read_counts(self) -> _Counts | None:
-        data = os.pread(self._total, _TOTAL.size + _SUM_BYTES + 1, 0)
-        counted, checked = data[: _TOTAL.size], data[_TOTAL.size :]
-        if len(counted) != _TOTAL.size or xxhash.xxh3_64_digest(counted) != checked:
-            return None
-        return _Counts._make(_TOTAL.unpack(counted))
-
-    def _write_counts(self, counts: _Counts) -> None:
-        os.pwrite(self._total, counts.pack(), 0)
+            write_privately(self.retired_list, lines)
 
     def _register(self) -> None:
         """Make our writer's file, and lock it for as long as we live."""
         private_folder(self.path / "writers")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = self.path / "writers" / self.id
-        self._writer = _in_place_of(self._writer, os.open(file, flags, FILE_MODE))
+        self._writer = in_place_of(self._writer, os.open(file, flags, FILE_MODE))
         lock_file(self._writer)
         self._note()
 
@@ -544,23 +322,10 @@ class TierDirectory(TierFolder):
                 with suppress(OSError):
                     path.unlink()
         alive = {entry.name for entry in entries(self.path / "writers")}
-        for entry in entries(self._temporary):
+        for entry in entries(self.temporary):
             if entry.name.split(".")[0] not in alive:
                 with suppress(OSError):
                     Path(entry.path).unlink()
-
-
-def _in_place_of(before: int, descriptor: int) -> int:
-    """A descriptor under the number of an earlier one, which other threads may be using."""
-    if before < 0:
-        return descriptor
-    os.dup2(descriptor, before, inheritable=False)
-    os.close(descriptor)
-    return before
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _space_at(path: Path, *, check: bool = True) -> int | None:
@@ -569,23 +334,3 @@ def _space_at(path: Path, *, check: bool = True) -> int | None:
         return space_of(look(path) if check else path.lstat())
     except FileNotFoundError:
         return None
-
-
-def _note_in(path: Path) -> bytes:
-    """A small file's content, empty if it cannot be read."""
-    with suppress(OSError):
-        return read_note(path)
-    return b""
-
-
-def _changed(path: Path) -> float:
-    """When something was changed last, 0 if it has gone."""
-    with suppress(OSError):
-        return path.lstat().st_mtime
-    return 0.0
-
-
-def block_name(key: bytes) -> str:
-    """Where a block lies in its material's folder."""
-    name = key.hex()
-    return f"{name[:2]}/{name}{BLOCK_SUFFIX}"

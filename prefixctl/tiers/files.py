@@ -236,3 +236,12 @@ def files_below(folder: Path | str, depth: int = 0) -> Iterator[File]:
         except FileNotFoundError:
             continue
         yield entry.path, space_of(status), status.st_mtime
+
+
+def in_place_of(before: int, descriptor: int) -> int:
+    """A descriptor under the number of an earlier one, which other threads may be using."""
+    if before < 0:
+        return descriptor
+    os.dup2(descriptor, before, inheritable=False)
+    os.close(descriptor)
+    return before

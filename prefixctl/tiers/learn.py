@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from prefixctl.tiers.block import footprint_bytes
 from prefixctl.tiers.counters import EvictionReason, TierCounters
-from prefixctl.tiers.directory import BLOCK_SUFFIX, TierDirectory, block_name
+from prefixctl.tiers.directory import TierDirectory
 from prefixctl.tiers.files import STUCK, File, look
+from prefixctl.tiers.folder import BLOCK_SUFFIX, block_name
 from prefixctl.tiers.index import Found, Index, by_depth, by_use
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.read import find_headers, read_headers

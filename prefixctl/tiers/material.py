@@ -9,7 +9,7 @@ from functools import cached_property
 
 from prefixctl.core.prompt import canonical_json
 from prefixctl.tiers.block import FORMAT
-from prefixctl.tiers.directory import SHORT_NAME
+from prefixctl.tiers.folder import SHORT_NAME
 
 
 @dataclass(frozen=True)

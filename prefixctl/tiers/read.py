@@ -19,8 +19,8 @@ from prefixctl.tiers.block import (
     footprint_bytes,
     unpack,
 )
-from prefixctl.tiers.directory import BLOCK_SUFFIX
 from prefixctl.tiers.files import File, check_way, look, open_file, space_of
+from prefixctl.tiers.folder import BLOCK_SUFFIX
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 
 READERS = 8

@@ -8,8 +8,9 @@ from pathlib import Path
 from threading import Lock
 
 from prefixctl.tiers.counters import EvictionReason, TierCounters
-from prefixctl.tiers.directory import TierDirectory, block_name
+from prefixctl.tiers.directory import TierDirectory
 from prefixctl.tiers.files import STUCK
+from prefixctl.tiers.folder import block_name
 from prefixctl.tiers.index import Entry, Index
 from prefixctl.tiers.lookout import Lookout
 

@@ -6,8 +6,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from prefixctl.tiers.directory import SHORT_NAME
 from prefixctl.tiers.files import FOLDER_MODE, read_note, write_privately
+from prefixctl.tiers.folder import SHORT_NAME
 
 FOLDER = "serving"
 

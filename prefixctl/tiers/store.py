@@ -8,7 +8,6 @@ appear whole, by rename.
 from __future__ import annotations
 
 import errno
-import os
 import stat
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -29,20 +28,19 @@ from prefixctl.tiers.block import (
 )
 from prefixctl.tiers.counters import EvictionReason, TierCounters
 from prefixctl.tiers.deposit import Deposit, RefusedError
-from prefixctl.tiers.directory import TierDirectory, block_name
+from prefixctl.tiers.directory import TierDirectory
 from prefixctl.tiers.files import look, told
-from prefixctl.tiers.index import Entry, Index
+from prefixctl.tiers.folder import block_name
+from prefixctl.tiers.index import Index
 from prefixctl.tiers.keyring import TAG_BYTES, KeyRing
 from prefixctl.tiers.learn import Learner
 from prefixctl.tiers.lookout import Lookout
+from prefixctl.tiers.marks import BadBlocks, Uses
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.read import PASSING, read_block
 from prefixctl.tiers.room import Room
 from prefixctl.tiers.steady import SteadyTime, boot_seconds
 from prefixctl.tiers.write import Place
-
-NOTE_SECONDS = 60.0
-"""How often at most a use is written to the file, for other processes and the next start."""
 
 
 class BlockStore:
@@ -91,8 +89,6 @@ class BlockStore:
         self._keyring = keyring
         self._material = material
         self._rules = rules or Rules()
-        ttl = self._rules.ttl_seconds
-        self._note_seconds = NOTE_SECONDS if ttl is None else min(NOTE_SECONDS, ttl / 10)
         self._file_bytes = HEADER_BYTES + block_bytes + (TAG_BYTES if keyring else 0)
         self._footprint = footprint_bytes(self._file_bytes)
         if self._footprint > max_bytes:
@@ -102,8 +98,7 @@ class BlockStore:
                 hint="make the tier larger",
             )
         self._lock = Lock()
-        self._bad: dict[bytes, MissCause] = {}
-        self._readings = 0 if keyring is None else keyring.readings
+        self._bad = BadBlocks(keyring)
         self.directory = TierDirectory(path)
         with ExitStack() as undo, told(path):
             undo.callback(self.directory.close)
@@ -113,6 +108,7 @@ class BlockStore:
                 clock(),
                 max_bytes,
             )
+            self._uses = Uses(self._folder, self._rules.ttl_seconds, clock)
             self._start(SteadyTime(clock, elapsed))
             undo.pop_all()
 
@@ -167,7 +163,7 @@ class BlockStore:
         """
         self._forgive()
         with self._lock:
-            cause = self._bad.get(key)
+            cause = self._bad.cause(key)
             known = key in self._index.entries and not self._index.is_expired(key)
         if cause is None and not known:
             cause = self._look(key)
@@ -212,9 +208,9 @@ class BlockStore:
             stale = [
                 entry
                 for key in keys
-                if (entry := self._index.entries.get(key)) and self._is_stale(entry, now)
+                if (entry := self._index.entries.get(key)) and self._uses.is_stale(entry, now)
             ]
-        self._note(stale, now)
+        self._uses.note(stale, now)
 
     def put(self, place: Place, body: bytes | memoryview) -> bool:
         """Store a block; True if it is in the tier afterwards.
@@ -236,7 +232,7 @@ class BlockStore:
         if not replace:
             with suppress(OSError):  # what is wrong there shows when the block is written
                 status = look(path)
-                if stat.S_ISREG(status.st_mode) and not self._is_old(status.st_mtime):
+                if stat.S_ISREG(status.st_mode) and not self._uses.is_old(status.st_mtime):
                     return True
                 replace = True
         started = time.perf_counter()
@@ -256,19 +252,16 @@ class BlockStore:
             return True
         with self._lock:
             if replace:
-                self._bad.pop(place.key, None)
+                self._bad.drop(place.key)
                 self._index.remove(place.key)
             self._index.add(stored, stored.created)
         self.counters.stored(time.perf_counter() - started)
         return True
 
     def _forgive(self) -> None:
-        """Once the keys have changed, blocks for which none fitted are looked at again."""
-        if self._keyring is None or self._keyring.readings == self._readings:
-            return
-        with self._lock:
-            self._readings = self._keyring.readings
-            self._bad = {k: c for k, c in self._bad.items() if c is not MissCause.FOREIGN}
+        if self._bad.are_stale:
+            with self._lock:
+                self._bad.forgive()
 
     def keys(self) -> list[bytes]:
         """The keys that this process knows of."""
@@ -312,7 +305,7 @@ class BlockStore:
         now = self._clock()
         with self._lock:
             kept, _ = self._index.wanted()
-        self._note([entry for entry in kept if self._is_stale(entry, now)], now)
+        self._uses.note([entry for entry in kept if self._uses.is_stale(entry, now)], now)
 
     def discard(self, key: bytes) -> None:
         """Remove a block, if it is there and can be."""
@@ -320,7 +313,7 @@ class BlockStore:
             self.directory.remove(self._folder / block_name(key), self._footprint)
         with self._lock:
             self._index.remove(key)
-            self._bad.pop(key, None)
+            self._bad.drop(key)
 
     def forget(self, tags: Collection[bytes]) -> int:
         """Let go of all blocks of these owners, whose files somebody removes.
@@ -367,18 +360,6 @@ class BlockStore:
         """Let go of the folder."""
         self.directory.close()
 
-    def _is_stale(self, entry: Entry, now: float) -> bool:
-        """Whether it is a while since its use was noted, or the clock was set back."""
-        return not 0 <= now - entry.noted < self._note_seconds
-
-    def _note(self, entries: Sequence[Entry], now: float) -> None:
-        """Write to the files when they were last used."""
-        for entry in entries:
-            entry.noted = now
-            with suppress(OSError):
-                path = self._folder / block_name(entry.key)
-                os.utime(path, (now, now), follow_symlinks=False)
-
     def _look(self, key: bytes) -> MissCause | None:
         """Why a block that is not in the index is not there; None if its file is."""
         try:
@@ -387,17 +368,13 @@ class BlockStore:
             return MissCause.ABSENT
         except OSError:
             return MissCause.UNREADABLE
-        return MissCause.EXPIRED if self._is_old(status.st_mtime) else None
+        return MissCause.EXPIRED if self._uses.is_old(status.st_mtime) else None
 
     def _read(self, path: Path, key: bytes, into: memoryview) -> tuple[Header, float]:
         header, used = read_block(path, self._material.digest, key, into, self._keyring)
-        if self._is_old(used):
+        if self._uses.is_old(used):
             raise BadBlockError(MissCause.EXPIRED, useless=False)
         return header, used
-
-    def _is_old(self, used: float) -> bool:
-        ttl = self._rules.ttl_seconds
-        return ttl is not None and used < self._clock() - ttl
 
     def _reject(self, key: bytes, path: Path, cause: MissCause, *, useless: bool) -> None:
         """Count a miss, and see that the file is gone or at least not asked for again.
@@ -415,6 +392,6 @@ class BlockStore:
         with self._lock:
             if gone:
                 self._index.remove(key)
-                self._bad.pop(key, None)
+                self._bad.drop(key)
             elif cause is not MissCause.EXPIRED and (cause is not MissCause.UNREADABLE or useless):
-                self._bad[key] = cause
+                self._bad.add(key, cause)

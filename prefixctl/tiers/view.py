@@ -14,8 +14,8 @@ from pathlib import Path
 from prefixctl.core.policy.tier import Rules
 from prefixctl.errors import InputError
 from prefixctl.tiers.block import NO_OWNER, Header, footprint_bytes
-from prefixctl.tiers.directory import BLOCK_SUFFIX, TierFolder
 from prefixctl.tiers.files import look, space_of
+from prefixctl.tiers.folder import BLOCK_SUFFIX, TierFolder
 from prefixctl.tiers.index import Found, Index, expired
 from prefixctl.tiers.others import Others, standings
 from prefixctl.tiers.read import read_headers

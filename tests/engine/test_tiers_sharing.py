@@ -23,7 +23,7 @@ from prefixctl.core.tenancy import pseudonym, salt_pseudonym
 from prefixctl.engine.admin import ADMIN_TOKEN
 from prefixctl.errors import ExitCode, NothingToDoError
 from prefixctl.tiers.block import owner_tag
-from prefixctl.tiers.directory import TierFolder
+from prefixctl.tiers.folder import TierFolder
 from prefixctl.tiers.keyring import create_key
 from prefixctl.tiers.read import read_headers
 

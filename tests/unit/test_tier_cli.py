@@ -35,7 +35,7 @@ from prefixctl.errors import (
     UsageError,
 )
 from prefixctl.tiers.block import owner_tag
-from prefixctl.tiers.directory import block_name
+from prefixctl.tiers.folder import block_name
 from prefixctl.tiers.keyring import KeyRing, create_key, destroy_key
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.serving import note_serving

@@ -674,7 +674,7 @@ def test_space_that_could_not_be_given_back_is_with_the_next_lock(tmp_path, monk
     monkeypatch.setattr("prefixctl.tiers.files.LOCK_SECONDS", 0.05)
     monkeypatch.setattr("prefixctl.tiers.deposit.FULL_PAUSE_SECONDS", 0.0)
     store = open_store(tmp_path)
-    threads = store.directory._threads
+    threads = store.directory._total.threads
     real = os.pwritev
 
     def slow(*given):

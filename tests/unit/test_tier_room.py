@@ -334,9 +334,9 @@ def test_the_folder_is_not_locked_while_it_is_listed_or_space_is_taken(tmp_path,
     free = []
 
     def probe(real, *given):
-        free.append(store.directory._threads.acquire(blocking=False))
+        free.append(store.directory._total.threads.acquire(blocking=False))
         if free[-1]:
-            store.directory._threads.release()
+            store.directory._total.threads.release()
         return real(*given)
 
     monkeypatch.setattr(store.directory, "files", partial(probe, store.directory.files))

@@ -127,21 +127,26 @@ def share(path: Path, processes: int, seconds: float) -> dict[str, int]:
     victim = start(path, processes, 60.0)
     looks, most = 0, 0
     waiting = set(children)
-    while waiting:
-        with watching.directory.locked():  # while nobody moves a file, so that none counts twice
-            there, looks = disk_bytes(path), looks + 1
-            most = max(most, there)
-            assert watching.directory.total_bytes >= there, "the total is too small"
-        time.sleep(0.002)
-        if looks == KILL_AT_LOOK:
-            os.kill(victim, signal.SIGKILL)
-        for child in list(waiting):
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                assert status == 0, f"a process failed with {status}"
-                waiting.discard(child)
-    os.kill(victim, signal.SIGKILL)
-    os.waitpid(victim, 0)
+    try:
+        while waiting:
+            with (
+                watching.directory.locked()
+            ):  # while nobody moves a file, so that none counts twice
+                there, looks = disk_bytes(path), looks + 1
+                most = max(most, there)
+                assert watching.directory.total_bytes >= there, "the total is too small"
+            time.sleep(0.002)
+            if looks == KILL_AT_LOOK:
+                os.kill(victim, signal.SIGKILL)
+            for child in list(waiting):
+                done, status = os.waitpid(child, os.WNOHANG)
+                if done:
+                    waiting.discard(child)
+                    assert status == 0, f"a process failed with {status}"
+    finally:
+        for child in (victim, *waiting):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     watching.refresh()
     assert watching.directory.total_bytes == disk_bytes(path), "the total is wrong"
     watching.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from prefixctl.core.policy.tier import Rules
 from prefixctl.tiers.block import HEADER_BYTES, footprint_bytes
-from prefixctl.tiers.directory import block_name
+from prefixctl.tiers.folder import block_name
 from prefixctl.tiers.material import Material
 from prefixctl.tiers.store import BlockStore
 from prefixctl.tiers.write import Place

@@ -14,8 +14,6 @@ from vllm.logger import init_logger
 from vllm.v1.kv_offload.base import LookupResult, Medium, RequestOffloadingContext
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
-from prefixctl.core.policy.make import depth_cost
-from prefixctl.core.policy.tier import Rules
 from prefixctl.core.tenancy import key_owners
 from prefixctl.core.tiering import NvmeSettings
 from prefixctl.tiers.counters import RefusalReason
@@ -28,13 +26,12 @@ from prefixctl.vllm_plugin.tiers import metrics
 from prefixctl.vllm_plugin.tiers.material import layout_facts
 from prefixctl.vllm_plugin.tiers.origin import Chain, chain_of, origin_of
 from prefixctl.vllm_plugin.tiers.pressure import WriteQueue
+from prefixctl.vllm_plugin.tiers.settings import rules_of
 
 logger = init_logger(__name__)
 
 SPLIT_FROM = 16
 """Blocks of one load from which it is split among the threads."""
-stores: list[BlockStore] = []
-"""The stores that this process has opened, for whoever reports on them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +76,6 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         self._queue = backpressure_detector or WriteQueue()
         self._queue.rows = self._rows.nbytes // self._row_bytes
         self._store = open_store(offloading_spec, settings, self._row_bytes)
-        stores.append(self._store)
         self._readers = ThreadPoolExecutor(settings.threads, "prefixctl-tier-read")
         self._writers = ThreadPoolExecutor(settings.threads, "prefixctl-tier-write")
         self._threads = settings.threads
@@ -193,9 +189,7 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         self._readers.shutdown(cancel_futures=False)
         self._writers.shutdown(cancel_futures=False)
         self._rows.release()
-        if self._store in stores:
-            stores.remove(self._store)
-            self._store.close()
+        self._store.close()
 
     def get_stats(self) -> Any:
         """What has been counted since the last call, for vLLM's own metrics page."""
@@ -270,29 +264,17 @@ class NvmeTier(SecondaryTierManager):  # type: ignore[misc]
         )
 
 
-def snapshot() -> list[dict[str, Any]]:
-    """The counters and the occupancy of every store that this process has opened."""
-    return [store.snapshot() for store in stores]
-
-
 def open_store(spec: Any, settings: NvmeSettings, row_bytes: int) -> BlockStore:
     """The store for the rows of a spec; errors as in `BlockStore`."""
     keys = None if settings.key_file is None else _keyring(spec, Path(settings.key_file))
     facts = {**spec.engine_facts, **layout_facts(spec.config), "row_bytes": row_bytes}
-    tokens = max(group.tokens_per_block for group in spec.config.groups)
     path, material = Path(settings.path), Material(facts)
     store = BlockStore(
         path,
         material=material,
         block_bytes=row_bytes,
         max_bytes=settings.max_bytes,
-        rules=Rules(
-            policy=settings.policy,
-            depth_cost=depth_cost(tokens * spec.config.cache.blocks_per_chunk),
-            ttl_seconds=settings.ttl_seconds,
-            shares=settings.tenant_shares,
-            pinned_share=settings.pin_share,
-        ),
+        rules=rules_of(settings, spec.config),
         keyring=keys,
     )
     told = spec.tier_settings

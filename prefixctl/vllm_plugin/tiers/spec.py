@@ -11,8 +11,6 @@ from vllm.logger import init_logger
 from vllm.platforms import current_platform
 from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec
 
-from prefixctl.core.policy.make import depth_cost
-from prefixctl.core.policy.tier import Rules
 from prefixctl.core.tenancy import Secret
 from prefixctl.core.tiering import TierSettings
 from prefixctl.vllm_plugin.tiers import metrics, seams
@@ -20,7 +18,7 @@ from prefixctl.vllm_plugin.tiers.cpu_worker import HostCopyWorker
 from prefixctl.vllm_plugin.tiers.host import GovernedHostTier
 from prefixctl.vllm_plugin.tiers.host_policy import GovernedCachePolicy
 from prefixctl.vllm_plugin.tiers.region import WorkerRegion, refuse_uneven_stages
-from prefixctl.vllm_plugin.tiers.settings import settings_of
+from prefixctl.vllm_plugin.tiers.settings import rules_of, settings_of
 
 logger = init_logger(__name__)
 
@@ -44,15 +42,7 @@ class GovernedTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         self.engine_facts: dict[str, Any] = config.extra_config[ENGINE_FACTS]
         self.secret = load_secret(self.tier_settings)
         self._worker: Any = None
-        settings = self.tier_settings
-        tokens = max(group.tokens_per_block for group in config.groups)
-        GovernedCachePolicy.rules = Rules(
-            policy=settings.policy,
-            depth_cost=depth_cost(tokens * config.cache.blocks_per_chunk),
-            ttl_seconds=settings.ttl_seconds,
-            shares=settings.tenant_shares,
-            pinned_share=settings.pin_share,
-        )
+        GovernedCachePolicy.rules = rules_of(self.tier_settings, config)
         self.eviction_policy = GovernedCachePolicy.__name__
         self.cache_policy_module_path = GovernedCachePolicy.__module__
 
