@@ -162,13 +162,12 @@ def precompute_prefixes(
         with _engine(config, name, secret, log) as server:
             held = _noted(config, name, environment)
             for count, at in enumerate(todo):
-                done[at] = _known(held, jobs[at])
-                if done[at].status == "was stored":
-                    continue
                 on_progress(jobs[at].entry.prompt, count, len(todo))
-                served = config.served_name(settings)
-                with _client(server.url, config, environment) as client:
-                    done[at] = _store(client, held, jobs[at], served, secret)
+                done[at] = _known(held, jobs[at])
+                if done[at].status == "not stored":
+                    served = config.served_name(settings)
+                    with _client(server.url, config, environment) as client:
+                        done[at] = _store(client, held, jobs[at], served, secret)
                 _write_manifest(manifest, [done[at]])
     return PrecomputeReport(
         prefixes=tuple(done), manifest=str(manifest), seconds=time.monotonic() - started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,16 +168,12 @@ def purge(
                     unreached[client.url] = "it has a tier that is not prefixctl's"
             except PrefixctlError as exc:
                 unreached[client.url] = exc.message
-    blocks, left, path = 0, 0, None if disk is None else config.root / disk.path
-    if path is not None and is_tier(path):
-        tags = {owner_tag(owner) for owner in owners}
+    blocks = left = 0
+    if disk is not None:
         try:
-            blocks = purge_owners(path, tags)
-            left = count_owners(path, tags)
+            blocks, left = _purge_folder(config.root / disk.path, owners)
         except InputError as exc:
-            unreached[str(path)] = exc.message
-    elif path is not None:
-        unreached[str(path)] = "no tier is there; is the disk mounted?"
+            unreached[str(config.root / disk.path)] = exc.message
     return Purged(
         blocks=blocks,
         left=left + busy,
@@ -186,6 +182,18 @@ def purge(
         host=host,
         unreached=unreached,
     )
+
+
+def _purge_folder(path: Path, owners: Collection[str]) -> tuple[int, int]:
+    """Remove the files of these owners: how many there were, and are left.
+
+    Raises:
+        InputError: If that cannot be told.
+    """
+    if not is_tier(path):
+        raise InputError("no tier is there; is the disk mounted?", path=str(path))
+    tags = {owner_tag(owner) for owner in owners}
+    return purge_owners(path, tags), count_owners(path, tags)
 
 
 def _clear(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -727,3 +728,33 @@ def test_precompute_runs_an_engine_that_nobody_else_reaches(project, monkeypatch
     assert "--kv-transfer-config" in arguments
     assert "PREFIXCTL_TARGET" not in {**seen["environment"], **seen["command"].environment}
     assert seen["environment"]["PREFIXCTL_ENDS_WITH"] == str(os.getpid())
+
+
+def test_what_an_engine_finds_stored_is_written_down_as_stored(project_with_prompt, monkeypatch):
+    from prefixctl.api import precompute
+    from prefixctl.api.holdings import full_blocks
+    from prefixctl.api.versions import bump_prompts, publish_prompts
+    from prefixctl.prompts.target import load_target, measure
+    from prefixctl.registry.worktree import governed_prompts
+
+    config = project_with_prompt
+    bump_prompts(config, reason="first", author="test")
+    publish_prompts(config, by="test")
+    target = load_target(config, "tiny")
+    measured = measure(governed_prompts(config)[0], target, config.prefix_cache)
+    store = open_store(config.root / "tier", blocks=1000)
+    for at, each in enumerate(full_blocks(config, target, measured, None)[1]):
+        key = each + bytes(4)
+        assert store.put(Place(key=key, depth=at), body_of(key))
+
+    @contextmanager
+    def fake_engine(config, *_):
+        digest = configuration_digest(config, config.target("tiny"))
+        note_serving(config.root / "tier", digest, OURS.folder)
+        yield SimpleNamespace(url="http://127.0.0.1:1")
+
+    monkeypatch.setattr(precompute, "_engine", fake_engine)
+    report = precompute.precompute_prefixes(config, environment={})
+    assert [p.status for p in report.prefixes] == ["was stored"]
+    (written,) = json.loads(precompute.manifest_path(config).read_text())["prefixes"]
+    assert (written["status"], written["model"]) == ("was stored", OURS.folder)
